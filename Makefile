@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+
+# The Go that .ci/deps fetched, where the machine's own is missing or too old.
+export PATH := $(CURDIR)/.cache/go/bin:$(PATH)
+# The same static binaries everywhere, with a C compiler at hand or not.
+export CGO_ENABLED := 0
+
+VERSION := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
+PREFIX ?= /usr/local
+KERNEL ?= 6.12
+FUZZ_SECONDS ?= 20
+
+SUDO := $(if $(filter-out 0,$(shell id -u)),sudo -E)
+CLANG := clang-19
+BPF_CFLAGS := -O2 -g -Wall -Wextra -Werror -Wno-unused-parameter -mcpu=v3 -I bpf/include
+LINT := go tool -modfile=.ci/tools/go.mod
+# `find *` passes by the dot folders, and with them the cache.
+C_FILES = $(shell find * -name '*.[ch]')
+GO_FILES = $(shell find * -name '*.go')
+
+.PHONY: help
+help: ## Show this list
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 18
+
+.PHONY: deps
+deps: ## Install what this machine lacks: Debian packages, Go
+	@.ci/deps
+
+# Compiles every BPF program, with its Go bindings, into the folder $(1).
+define bpf2go
+	mkdir -p $(1)
+	rm -f $(1)/*_bpfel.{go,o}
+	for file in bpf/cc/*.bpf.c; do \
+		name=$$(basename $$file .bpf.c); \
+		go tool bpf2go -cc $(CLANG) -target bpfel -go-package obj -output-dir $(1) \
+			"$${name^}" $$file -- $(BPF_CFLAGS); \
+	done
+endef
+
+.PHONY: generate
+generate: ## Compile the BPF programs and their Go bindings into bpf/obj
+	$(call bpf2go,bpf/obj)
+
+.PHONY: check-generated
+check-generated: ## Fail if bpf/obj is not what the BPF sources compile to
+	$(call bpf2go,.cache/obj)
+	@diff <(cd bpf/obj && sha256sum *_bpfel.*) <(cd .cache/obj && sha256sum *_bpfel.*) || \
+		{ echo "bpf/obj is not what bpf/cc compiles to: run make generate and commit" >&2; exit 1; }
+
+.PHONY: build
+build: ## Build bin/mpcc, static
+	go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o bin/mpcc ./cmd/mpcc
+
+.PHONY: fmt
+fmt: ## Format all C and Go
+	clang-format-19 -i $(C_FILES)
+	gofmt -w $(GO_FILES)
+
+.PHONY: lint
+lint: ## Check formatting, licence lines and Go code
+	clang-format-19 --dry-run -Werror $(C_FILES)
+	@unformatted=$$(gofmt -l $(GO_FILES)); [ -z "$$unformatted" ] || \
+		{ echo "not as gofmt writes it: $$unformatted" >&2; exit 1; }
+	@unlicensed=$$(grep -L 'SPDX-License-Identifier: GPL-2.0-only' $(C_FILES); \
+		grep -L -e 'SPDX-License-Identifier: Apache-2.0' -e '^// Code generated .* DO NOT EDIT' $(GO_FILES); :); \
+		[ -z "$$unlicensed" ] || { echo "without its SPDX line: $$unlicensed" >&2; exit 1; }
+	go vet -tags vm ./...
+	$(LINT) staticcheck -tags vm ./...
+	$(LINT) golangci-lint run
+
+.PHONY: unit
+unit: ## Run the tests that need no VM (as root: some load BPF)
+	go test -count=1 -exec "$(SUDO)" $$(go list ./... | grep -v /test/)
+
+.PHONY: fuzz
+fuzz: ## Fuzz the BPF arithmetic natively, FUZZ_SECONDS for each harness
+	mkdir -p .cache/fuzz
+	for file in test/fuzz/*.c; do \
+		harness=.cache/fuzz/$$(basename $$file .c); \
+		$(CLANG) -g -O1 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all \
+			-I bpf/include -I bpf -o $$harness $$file; \
+		$$harness -max_total_time=$(FUZZ_SECONDS) -artifact_prefix=.cache/fuzz/; \
+	done
+
+.PHONY: vm
+vm: ## Run the end-to-end tests in VMs with stock Debian kernels
+	go test -count=1 -tags vm -timeout 40m ./test/vm
+
+.PHONY: vm-shell
+vm-shell: ## Open a shell in such a VM (KERNEL=6.12)
+	go run ./test/vm/shell -kernel $(KERNEL)
+
+.PHONY: test
+test: deps build check-generated lint unit fuzz vm ## Run every check and test
+
+.PHONY: bench
+bench: deps build ## Compare goodput and cost per ACK with the kernel's own controls
+	go build -o bin/bench ./test/bench
+	$(SUDO) bin/bench
+
+.PHONY: demo
+demo: deps build ## Load dts, run a transfer over two paths and show it live
+	go build -o bin/demo ./test/demo
+	$(SUDO) bin/demo
+
+bin/mpcc:
+	$(MAKE) build
+
+.PHONY: install
+install: bin/mpcc ## Install bin/mpcc, man pages and completions (PREFIX, DESTDIR)
+	install -D -m 755 bin/mpcc $(DESTDIR)$(PREFIX)/bin/mpcc
+	install -d $(DESTDIR)$(PREFIX)/share/{man/man8,bash-completion/completions,zsh/site-functions,fish/vendor_completions.d}
+	bin/mpcc man $(DESTDIR)$(PREFIX)/share/man/man8
+	bin/mpcc completion bash >$(DESTDIR)$(PREFIX)/share/bash-completion/completions/mpcc
+	bin/mpcc completion zsh >$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_mpcc
+	bin/mpcc completion fish >$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/mpcc.fish
+
+.PHONY: uninstall
+uninstall: ## Remove what install put there
+	rm -f $(DESTDIR)$(PREFIX)/bin/mpcc $(DESTDIR)$(PREFIX)/share/man/man8/mpcc{,-*}.8 \
+		$(DESTDIR)$(PREFIX)/share/bash-completion/completions/mpcc \
+		$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_mpcc \
+		$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/mpcc.fish
+
+.PHONY: clean
+clean: ## Remove what was built; the cache of downloads stays
+	rm -rf bin .cache/obj .cache/fuzz
