@@ -37,7 +37,7 @@ define bpf2go
 	rm -f $(1)/*_bpfel.{go,o}
 	for file in bpf/cc/*.bpf.c; do \
 		name=$$(basename $$file .bpf.c); \
-		go tool bpf2go -cc $(CLANG) -target bpfel -go-package obj -output-dir $(1) \
+		go tool bpf2go -cc $(CLANG) -target bpfel -go-package obj -no-global-types -output-dir $(1) \
 			"$${name^}" $$file -- $(BPF_CFLAGS); \
 	done
 endef
