@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package e2e tests mpcc from end to end, as root on stock kernels. Its tests
+// have the build tag e2e and run in the VMs of test/vm, which tells them:
+//
+//	MPCC_KERNEL    the label of the kernel: 6.12, 7.x or 6.1
+//	MPCC_BIN       the path of mpcc
+//	MPCC_TESTDATA  the path of the repository's testdata folder
+package e2e

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command vm boots a stock kernel in a VM and runs a command or a shell inside.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mpcc/mpcc/test/vm"
+)
+
+const usage = `usage: vm shell [flags]              a root shell in a VM
+       vm run   [flags] PROGRAM ARG…  run a program in a VM; exits with its status
+       vm fetch [flags]              download the newest kernel and root file system
+`
+
+func main() {
+	status, err := run(os.Args[1:])
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "vm:", err)
+		status = max(status, 1)
+	}
+	os.Exit(status)
+}
+
+func run(args []string) (int, error) {
+	flags := flag.NewFlagSet("vm", flag.ContinueOnError)
+	flags.Usage = func() {
+		fmt.Fprint(flags.Output(), usage)
+		flags.PrintDefaults()
+	}
+	label := flags.String("kernel", vm.Labels()[0], "label of the kernel: "+strings.Join(vm.Labels(), ", "))
+	mpcc := flags.Bool("mpcc", true, "build mpcc and its tests, and put them into the VM")
+	results := flags.String("results", "", "existing `folder` that gets the guest's /results")
+	files := map[string]string{}
+	flags.Func("file", "`guest=host`: put a file or folder into the VM; may be repeated", func(s string) error {
+		guest, host, ok := strings.Cut(s, "=")
+		if !ok {
+			return errors.New("want guest=host")
+		}
+		files[guest] = host
+		return nil
+	})
+	if len(args) == 0 {
+		flags.Usage()
+		return 2, nil
+	}
+	if err := flags.Parse(args[1:]); errors.Is(err, flag.ErrHelp) {
+		return 0, nil
+	} else if err != nil {
+		return 2, nil // Parse has said why
+	}
+
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	spec := vm.Spec{Kernel: *label, Files: files, Stdout: os.Stdout, ResultsDir: *results}
+	switch verb := args[0]; {
+	case verb == "fetch" && flags.NArg() == 0:
+		return 0, vm.Fetch(ctx, *label)
+	case verb == "shell" && flags.NArg() == 0:
+		spec.Interactive = true
+		spec.Cmd = shell()
+	case verb == "run" && flags.NArg() > 0:
+		spec.Cmd = flags.Args()
+	default:
+		flags.Usage()
+		return 2, nil
+	}
+	if *mpcc {
+		built, remove, err := vm.ProjectFiles(ctx)
+		if err != nil {
+			return 1, fmt.Errorf("%w\n(-mpcc=false starts the VM without it)", err)
+		}
+		defer remove()
+		for guest, host := range built {
+			files[guest] = host
+		}
+		spec.Env = vm.ProjectEnv()
+	}
+	result, err := vm.Run(ctx, spec)
+	return result.Status, err
+}
+
+// shell is a login shell that knows the terminal: a serial line tells it nothing.
+func shell() []string {
+	script := "exec bash -l"
+	if size, err := unix.IoctlGetWinsize(int(os.Stdin.Fd()), unix.TIOCGWINSZ); err == nil {
+		script = fmt.Sprintf("stty rows %d cols %d; export TERM='%s'; %s", size.Row, size.Col, os.Getenv("TERM"), script)
+	}
+	return []string{"sh", "-c", script}
+}

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package vm
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+)
+
+// Test is a test that ran in a VM.
+type Test struct {
+	Name     string // without its parents' names
+	Outcome  string // pass, fail or skip; "" when it never ended
+	Output   string
+	Duration time.Duration
+	Subtests []*Test
+}
+
+// event is what the replay needs of a line that `go tool test2json` prints.
+type event struct {
+	Action  string
+	Test    string
+	Output  string
+	Elapsed float64 // seconds
+}
+
+// ReadTests reads the lines of `go tool test2json` and calls done with each
+// top-level test, its subtests within: when it ends or, if it never does, at
+// the end of the stream. rest is what was printed outside of any test.
+func ReadTests(r io.Reader, done func(*Test)) (rest string, err error) {
+	known := map[string]*Test{}
+	var open []*Test // top-level, in the order of their start
+	var outside strings.Builder
+	lines := bufio.NewScanner(r)
+	lines.Buffer(nil, 16<<20)
+	for lines.Scan() {
+		var e event
+		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
+			return outside.String(), fmt.Errorf("not a line of test2json: %q: %w", lines.Text(), err)
+		}
+		if e.Test == "" {
+			outside.WriteString(e.Output)
+			continue
+		}
+		test := known[e.Test]
+		if test == nil {
+			test = &Test{Name: e.Test}
+			known[e.Test] = test
+			if parent := parentOf(e.Test, known); parent == "" {
+				open = append(open, test)
+			} else {
+				test.Name = strings.TrimPrefix(e.Test, parent+"/")
+				known[parent].Subtests = append(known[parent].Subtests, test)
+			}
+		}
+		switch e.Action {
+		case "output":
+			if !isFraming(e.Output) {
+				test.Output += e.Output
+			}
+		case "pass", "fail", "skip":
+			test.Outcome = e.Action
+			test.Duration = time.Duration(e.Elapsed * float64(time.Second))
+		}
+		for len(open) > 0 && open[0].Outcome != "" {
+			done(open[0])
+			open = open[1:]
+		}
+	}
+	for _, test := range open {
+		done(test)
+	}
+	return outside.String(), lines.Err()
+}
+
+// parentOf returns the name of the known test that name is a subtest of, ""
+// for a top-level test. A subtest's own name may have slashes in it.
+func parentOf(name string, known map[string]*Test) string {
+	for i := strings.LastIndexByte(name, '/'); i >= 0; i = strings.LastIndexByte(name[:i], '/') {
+		if known[name[:i]] != nil {
+			return name[:i]
+		}
+	}
+	return ""
+}
+
+// isFraming tells the lines that go test prints by itself about a test's progress.
+func isFraming(line string) bool {
+	line = strings.TrimLeft(line, " ")
+	for _, prefix := range []string{"=== RUN ", "=== PAUSE ", "=== CONT ", "=== NAME ", "--- PASS: ", "--- FAIL: ", "--- SKIP: "} {
+		if strings.HasPrefix(line, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// Verdict judges a test by its outcome, "" being good. A skip is good only
+// where it is expected: a test that does not run tests nothing.
+func (t *Test) Verdict(skipExpected bool) string {
+	switch {
+	case t.Outcome == "pass", t.Outcome == "skip" && skipExpected:
+		return ""
+	case t.Outcome == "skip":
+		return "skipped in the VM, which is not expected with this kernel"
+	case t.Outcome == "fail":
+		return "failed in the VM"
+	}
+	return "did not end in the VM"
+}

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package vm
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+const rootfsSuite = "trixie"
+
+// guestPackages are what the guest has beside Debian's essential packages.
+var guestPackages = []string{
+	"iproute2", "nftables", "ethtool", "iputils-ping", "tcpdump",
+	"iperf3", "curl", "kmod", "procps", "bpftool",
+}
+
+// droppedPaths are of no use in the guest; boot time grows with every megabyte.
+var droppedPaths = []string{
+	"dev", "boot",
+	"usr/share/bash-completion", "usr/share/common-licenses", "usr/share/doc", "usr/share/info",
+	"usr/share/lintian", "usr/share/locale", "usr/share/man", "usr/share/perl5", "usr/share/zoneinfo",
+	"usr/lib/x86_64-linux-gnu/gconv", "usr/lib/x86_64-linux-gnu/perl-base",
+	"usr/lib/apt", "var/cache", "var/lib/apt", "var/lib/dpkg",
+}
+
+// rootfs returns the folder with root.cpio, Debian as every guest has it.
+func (c cache) rootfs(ctx context.Context, refresh bool) (string, error) {
+	recipe := fmt.Sprintf("1 %s %q %q", rootfsSuite, guestPackages, droppedPaths)
+	return c.entry("rootfs", recipe, refresh, func(dir string) error {
+		source, err := debianSource(ctx, rootfsSuite)
+		if err != nil {
+			return err
+		}
+		cmd := command(ctx, "mmdebstrap", "--quiet", "--variant=minbase", "--architectures=amd64", "--format=tar",
+			"--include="+strings.Join(guestPackages, ","), rootfsSuite, "-", source)
+		cmd.Env = append(os.Environ(), "TMPDIR="+dir)
+		var complaint bytes.Buffer
+		cmd.Stderr = &complaint
+		stream, err := cmd.StdoutPipe()
+		if err != nil {
+			return err
+		}
+		f, err := os.Create(filepath.Join(dir, "root.cpio"))
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		if err := cmd.Start(); err != nil {
+			return explain(cmd, err, "")
+		}
+		w := bufio.NewWriterSize(f, 1<<20)
+		archive := newCpioWriter(w)
+		packed := archive.tar(stream, wanted)
+		stream.Close() // lets mmdebstrap end when packing failed
+		if err := explain(cmd, cmd.Wait(), complaint.String()); err != nil {
+			return errors.Join(packed, err)
+		}
+		return errors.Join(packed, archive.close(), w.Flush(), f.Close())
+	})
+}
+
+// wanted tells whether the guest gets a file of the Debian tree.
+func wanted(name string) bool {
+	for _, d := range droppedPaths {
+		if name == d || strings.HasPrefix(name, d+"/") {
+			return false
+		}
+	}
+	return true
+}
+
+// Prometheus returns the path of Debian's prometheus program, for Spec.Files.
+// It is no part of the root file system because most runs have no use for its 90 MB.
+func Prometheus(ctx context.Context) (string, error) {
+	c, err := openCache()
+	if err != nil {
+		return "", err
+	}
+	unlock, err := c.lock()
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	dir, err := c.entry("prometheus", "1 "+rootfsSuite, false, func(dir string) error {
+		debs, err := c.download(ctx, rootfsSuite, dir, func(func(...string) (string, error)) ([]string, error) {
+			return []string{"prometheus"}, nil
+		})
+		if err != nil {
+			return err
+		}
+		tree := filepath.Join(dir, "tree")
+		for _, deb := range debs {
+			if _, err := output(command(ctx, "dpkg-deb", "-x", deb, tree)); err != nil {
+				return err
+			}
+			if err := os.Remove(deb); err != nil {
+				return err
+			}
+		}
+		if err := os.Rename(filepath.Join(tree, "usr/bin/prometheus"), filepath.Join(dir, "prometheus")); err != nil {
+			return err
+		}
+		return os.RemoveAll(tree)
+	})
+	return filepath.Join(dir, "prometheus"), err
+}

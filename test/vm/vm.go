@@ -1,0 +1,431 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package vm boots stock Debian kernels under QEMU and runs commands inside as
+// root. README.md tells how.
+package vm
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/rand"
+	_ "embed"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Spec is one command to run in a VM of its own.
+type Spec struct {
+	Kernel string            // label, one of Labels()
+	Cmd    []string          // program and arguments, found in the guest's PATH
+	Env    map[string]string // beside PATH, HOME, LANG and MPCC_KERNEL, the label
+
+	// Files of the host that the guest gets: path in the guest → file or folder here.
+	Files map[string]string
+
+	// Stdout gets what the command prints, on its standard output and error; nil drops it.
+	Stdout io.Writer
+
+	// ResultsDir is an existing folder of the host that gets what the command
+	// leaves in the guest's /results; "" drops that.
+	ResultsDir string
+
+	// Interactive ties the command to this terminal instead of Stdout.
+	Interactive bool
+}
+
+// Result tells about a command that ran to its end.
+type Result struct {
+	Status  int           // the command's exit status, 127 when it was not found
+	Release string        // of the kernel, as uname -r
+	Accel   string        // kvm or tcg
+	Boot    time.Duration // from the start of QEMU to that of the command
+	Total   time.Duration // from the start of QEMU to the last of the results
+}
+
+const (
+	memory      = "3072" // MiB
+	cpus        = "2"
+	bootTimeout = 3 * time.Minute // takes some seconds on an idle machine
+	consoleTail = 40              // lines shown of a VM that died
+)
+
+//go:embed init.sh
+var initScript string
+
+// Run boots the kernel, runs the command and brings its results back. The
+// error is about the VM: it died, ctx ended, or the kernel warned of a bug in
+// itself (Result is filled then). A command that fails is no error but a Status.
+func Run(ctx context.Context, spec Spec) (Result, error) {
+	k, err := findKernel(spec.Kernel)
+	if err != nil {
+		return Result{}, err
+	}
+	c, err := openCache()
+	if err != nil {
+		return Result{}, err
+	}
+	unlock, err := c.lock()
+	if err != nil {
+		return Result{}, err
+	}
+	defer func() { unlock() }()
+	accel, err := c.accel(ctx, k)
+	if err != nil {
+		return Result{}, err
+	}
+	m, remove, err := c.stage(ctx, k, spec)
+	if err != nil {
+		return Result{}, err
+	}
+	defer remove()
+	unlock()
+	unlock = func() {}
+
+	result, err := m.boot(ctx, accel)
+	// Kept for whoever wants to know more than the tail.
+	log := c.path("console-" + k.label + ".log")
+	if renamed := os.Rename(m.console(), log); renamed != nil {
+		return result, errors.Join(err, renamed)
+	}
+	text, read := os.ReadFile(log)
+	if err = errors.Join(err, read); err != nil {
+		return result, fmt.Errorf("VM with kernel %s: %w\nits console ends:\n%s", k.label, err, tail(text, consoleTail))
+	}
+	if bugs := kernelBugs(text); len(bugs) > 0 {
+		return result, fmt.Errorf("kernel %s complained (all of it in %s):\n%s", result.Release, log, strings.Join(bugs, "\n"))
+	}
+	return result, nil
+}
+
+// machine is a folder with all that one boot needs.
+type machine struct {
+	dir  string
+	mark string // frames the command's output
+	spec Spec
+}
+
+func (m machine) console() string { return filepath.Join(m.dir, "console.log") }
+
+// stage puts kernel and initial file system together. Call it with the cache locked.
+func (c cache) stage(ctx context.Context, k kernel, spec Spec) (m machine, remove func(), err error) {
+	root, err := c.rootfs(ctx, false)
+	if err != nil {
+		return m, nil, err
+	}
+	kdir, err := c.kernel(ctx, k, false)
+	if err != nil {
+		return m, nil, err
+	}
+	dir, remove, err := c.scratch()
+	if err != nil {
+		return m, nil, err
+	}
+	defer func() {
+		if err != nil {
+			remove()
+		}
+	}()
+	m = machine{dir: dir, mark: rand.Text(), spec: spec}
+	if err := os.Link(filepath.Join(kdir, "vmlinuz"), filepath.Join(dir, "vmlinuz")); err != nil {
+		return m, nil, err
+	}
+	initrd, err := os.Create(filepath.Join(dir, "initrd"))
+	if err != nil {
+		return m, nil, err
+	}
+	defer initrd.Close()
+	for _, layer := range []string{filepath.Join(root, "root.cpio"), filepath.Join(kdir, "modules.cpio")} {
+		f, err := os.Open(layer)
+		if err != nil {
+			return m, nil, err
+		}
+		_, err = io.Copy(initrd, f)
+		f.Close()
+		if err != nil {
+			return m, nil, err
+		}
+	}
+	w := bufio.NewWriterSize(initrd, 1<<20)
+	archive := newCpioWriter(w)
+	for guest, host := range spec.Files {
+		if err := archive.host(strings.TrimPrefix(guest, "/"), host); err != nil {
+			return m, nil, fmt.Errorf("%s for the VM: %w", guest, err)
+		}
+	}
+	script := runScript(k.label, spec)
+	return m, remove, errors.Join(
+		archive.file("init", 0o755, int64(len(initScript)), strings.NewReader(initScript)),
+		archive.file("run-me", 0o644, int64(len(script)), strings.NewReader(script)),
+		archive.close(), w.Flush(), initrd.Close())
+}
+
+// runScript is the shell script that becomes the command.
+func runScript(label string, spec Spec) string {
+	var b strings.Builder
+	env := map[string]string{"MPCC_KERNEL": label}
+	for name, value := range spec.Env {
+		env[name] = value
+	}
+	for name, value := range env {
+		fmt.Fprintf(&b, "export %s=%s\n", name, quote(value))
+	}
+	b.WriteString("unset MPCC_MARK\nexec")
+	if spec.Interactive {
+		b.WriteString(" setsid --ctty --wait")
+	}
+	for _, arg := range spec.Cmd {
+		b.WriteString(" " + quote(arg))
+	}
+	if spec.Interactive {
+		b.WriteString(" </dev/ttyS0 >/dev/ttyS0 2>&1")
+	}
+	return b.String() + "\n"
+}
+
+// quote makes one word of the shell of any text.
+func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
+
+// qemuArgs is the command line of QEMU. The command's output comes through
+// file descriptor 3, its status and results through 4.
+func (m machine) qemuArgs(accel string) []string {
+	args := []string{"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
+		"-smp", cpus, "-m", memory,
+		"-kernel", filepath.Join(m.dir, "vmlinuz"), "-initrd", filepath.Join(m.dir, "initrd"),
+		// loglevel=5 shows warnings, among them those in which the kernel reports a bug.
+		"-append", "console=ttyS0 loglevel=5 panic=-1 mitigations=off rdinit=/init MPCC_MARK=" + m.mark,
+		"-device", "virtio-serial-pci",
+		"-chardev", "file,id=out,path=/dev/fd/3", "-device", "virtserialport,nr=1,chardev=out",
+		"-chardev", "file,id=end,path=/dev/fd/4", "-device", "virtserialport,nr=2,chardev=end",
+		"-serial", "chardev:console"}
+	if m.spec.Interactive {
+		args = append(args, "-chardev", "stdio,signal=off,id=console,logfile="+m.console())
+	} else {
+		args = append(args, "-chardev", "file,id=console,path="+m.console())
+	}
+	if accel == "kvm" {
+		return append(args, "-accel", "kvm", "-cpu", "host")
+	}
+	// With cx16 QEMU 7.2 damages the flags after cmpxchg16b, and the guest dies
+	// at random in its memory allocator.
+	return append(args, "-accel", "tcg,thread=multi", "-cpu", "max,-cx16")
+}
+
+// boot runs the VM until the command's results are here.
+func (m machine) boot(ctx context.Context, accel string) (result Result, err error) {
+	// The kernel kills QEMU when the thread that started it ends.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	qemu := command(ctx, "qemu-system-x86_64", m.qemuArgs(accel)...)
+	qemu.Cancel = func() error { return qemu.Process.Signal(syscall.SIGTERM) } // gives the terminal back
+	qemu.WaitDelay = 5 * time.Second
+	var complaint bytes.Buffer
+	qemu.Stderr = &complaint
+	if m.spec.Interactive {
+		qemu.Stdin, qemu.Stdout = os.Stdin, os.Stdout
+	}
+	out, outW, err := os.Pipe()
+	if err != nil {
+		return result, err
+	}
+	defer out.Close()
+	end, endW, err := os.Pipe()
+	if err != nil {
+		outW.Close()
+		return result, err
+	}
+	defer end.Close()
+	qemu.ExtraFiles = []*os.File{outW, endW}
+	if err := os.WriteFile(m.console(), nil, 0o644); err != nil {
+		return result, err
+	}
+
+	result.Accel = accel
+	start := time.Now()
+	err = qemu.Start()
+	outW.Close()
+	endW.Close()
+	if err != nil {
+		return result, explain(qemu, err, "")
+	}
+	late := time.AfterFunc(bootTimeout, func() {
+		cancel(fmt.Errorf("did not boot within %s", bootTimeout))
+	})
+	defer late.Stop()
+
+	// Both ends see the end of the file when QEMU dies.
+	printed := make(chan error)
+	go func() {
+		printed <- m.readOutput(out, func(release string) {
+			late.Stop()
+			result.Boot, result.Release = time.Since(start), release
+		})
+	}()
+	var results error
+	result.Status, results = m.readResults(end)
+	err = errors.Join(<-printed, results)
+	result.Total = time.Since(start)
+
+	cause := context.Cause(ctx)
+	cancel(nil)
+	waited := qemu.Wait()
+	switch {
+	case err == nil:
+		return result, nil // QEMU was stopped on purpose
+	case cause != nil:
+		return result, cause
+	}
+	if errors.Is(waited, context.Canceled) {
+		waited = nil
+	}
+	return result, errors.Join(err, explain(qemu, waited, complaint.String()))
+}
+
+// readOutput hands the command's output on, from the guest's first line to the mark.
+func (m machine) readOutput(r io.Reader, began func(release string)) error {
+	in := bufio.NewReader(r)
+	line, err := in.ReadString('\n')
+	if errors.Is(err, io.EOF) {
+		return errors.New("the VM ended before it ran the command")
+	}
+	if err != nil {
+		return err
+	}
+	release, ok := strings.CutPrefix(strings.TrimSpace(line), m.mark+" ")
+	if !ok {
+		return fmt.Errorf("the VM began with %q", line)
+	}
+	began(release)
+	out := m.spec.Stdout
+	if out == nil {
+		out = io.Discard
+	}
+	err = copyUntil(out, in, m.mark)
+	if errors.Is(err, io.EOF) {
+		return errors.New("the VM ended while the command ran")
+	}
+	return err
+}
+
+// copyUntil copies r to w up to a mark, which it takes but does not copy.
+// Output is passed on at once, unless the mark may have begun. Returns io.EOF
+// when no mark comes.
+func copyUntil(w io.Writer, r io.Reader, mark string) error {
+	var held []byte
+	chunk := make([]byte, 64<<10)
+	for {
+		n, err := r.Read(chunk)
+		held = append(held, chunk[:n]...)
+		if before, _, found := bytes.Cut(held, []byte(mark)); found {
+			_, err := w.Write(before)
+			return err
+		}
+		keep := min(len(held), len(mark)-1)
+		for !strings.HasPrefix(mark, string(held[len(held)-keep:])) {
+			keep--
+		}
+		if err != nil {
+			keep = 0
+		}
+		if _, err := w.Write(held[:len(held)-keep]); err != nil {
+			return err
+		}
+		held = slices.Clone(held[len(held)-keep:])
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// readResults returns the command's status and unpacks what follows it.
+func (m machine) readResults(r io.Reader) (int, error) {
+	in := bufio.NewReader(r)
+	line, err := in.ReadString('\n')
+	if errors.Is(err, io.EOF) {
+		return 0, nil // readOutput tells that the VM ended
+	}
+	if err != nil {
+		return 0, err
+	}
+	status, err := strconv.Atoi(strings.TrimSpace(line))
+	if err != nil {
+		return 0, fmt.Errorf("the command's status: %w", err)
+	}
+	if err := untar(in, m.spec.ResultsDir); err != nil {
+		return 0, fmt.Errorf("the results: %w", err)
+	}
+	return status, nil
+}
+
+// accel tells by booting once whether KVM works here: /dev/kvm may exist and
+// yet not run a stock kernel. Call it with the cache locked.
+func (c cache) accel(ctx context.Context, k kernel) (string, error) {
+	if f, err := os.OpenFile("/dev/kvm", os.O_RDWR, 0); err != nil {
+		return "tcg", nil
+	} else {
+		f.Close()
+	}
+	version, err := output(command(ctx, "qemu-system-x86_64", "--version"))
+	if err != nil {
+		return "", err
+	}
+	host, err := os.ReadFile("/proc/version")
+	if err != nil {
+		return "", err
+	}
+	dir, err := c.entry("accel", version+string(host), false, func(dir string) error {
+		m, remove, err := c.stage(ctx, k, Spec{Kernel: k.label, Cmd: []string{"true"}})
+		if err != nil {
+			return err
+		}
+		defer remove()
+		probe, cancel := context.WithTimeout(ctx, 30*time.Second)
+		defer cancel()
+		verdict := "kvm"
+		if _, err := m.boot(probe, "kvm"); err != nil {
+			verdict = "tcg"
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx) // nothing is known when the probe was cut short
+		}
+		return os.WriteFile(filepath.Join(dir, "verdict"), []byte(verdict), 0o644)
+	})
+	if err != nil {
+		return "", err
+	}
+	verdict, err := os.ReadFile(filepath.Join(dir, "verdict"))
+	return string(verdict), err
+}
+
+// bug matches a line in which the kernel reports a fault of its own.
+var bug = regexp.MustCompile(`^\[ *\d+\.\d+\].*(WARNING:|BUG:|Oops|general protection|rcu: INFO)`)
+
+// kernelBugs lists the console's lines that report a fault of the kernel.
+func kernelBugs(console []byte) []string {
+	var bugs []string
+	for line := range bytes.Lines(console) {
+		if line = bytes.TrimSpace(line); bug.Match(line) {
+			bugs = append(bugs, string(line))
+		}
+	}
+	return bugs
+}
+
+// tail returns the last n lines of a text.
+func tail(text []byte, n int) string {
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	return strings.Join(lines[max(0, len(lines)-n):], "\n")
+}

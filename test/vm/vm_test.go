@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build vm
+
+package vm
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"io"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+var kernelFlag = flag.String("kernel", strings.Join(Labels(), ","), "labels of the kernels to boot, with commas between")
+
+// perKernel bounds the tests of one kernel. The tests inside get a little
+// less, so that one that hangs ends with Go's dump of its goroutines.
+const perKernel = 12 * time.Minute
+
+// expectedSkips lists, by kernel, the tests of test/e2e that skip there.
+var expectedSkips = map[string][]string{}
+
+// TestE2E runs test/e2e in a VM with each kernel; every test in there is a
+// subtest here. -run reaches them too: -run 'TestE2E/6.12/TestLoad'.
+func TestE2E(t *testing.T) {
+	files, remove, err := ProjectFiles(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer remove()
+	if files["/usr/bin/prometheus"], err = Prometheus(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, label := range strings.Split(*kernelFlag, ",") {
+		t.Run(label, func(t *testing.T) { testKernel(t, label, files) })
+	}
+}
+
+func testKernel(t *testing.T, label string, files map[string]string) {
+	ctx, cancel := context.WithTimeoutCause(t.Context(), perKernel,
+		errors.New("the tests took more than "+perKernel.String()))
+	defer cancel()
+
+	cmd := []string{GuestTests, "-test.v=test2json", "-test.timeout=" + (perKernel - time.Minute).String()}
+	inner := innerPattern(flag.Lookup("test.run").Value.String())
+	if inner != "" {
+		cmd = append(cmd, "-test.run="+inner)
+	}
+
+	printed, stdout := io.Pipe()
+	convert := command(ctx, "go", "tool", "test2json")
+	convert.Stdin = printed
+	convert.Stderr = os.Stderr
+	events, err := convert.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := convert.Start(); err != nil {
+		t.Fatal(err)
+	}
+
+	type ending struct {
+		result Result
+		err    error
+	}
+	ended := make(chan ending, 1)
+	go func() {
+		result, err := Run(ctx, Spec{Kernel: label, Cmd: cmd, Env: ProjectEnv(), Files: files, Stdout: stdout})
+		stdout.Close()
+		ended <- ending{result, err}
+	}()
+
+	ran := 0
+	skipped := map[string]bool{}
+	rest, err := ReadTests(events, func(test *Test) {
+		ran++
+		replay(t, label, test, test.Name, skipped)
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	if err := convert.Wait(); err != nil {
+		t.Errorf("go tool test2json: %v", err)
+	}
+	end := <-ended
+	if end.err != nil {
+		t.Errorf("%v\n%s", end.err, rest)
+		return
+	}
+	t.Logf("Linux %s under %s: booted in %.1fs, %d tests, %.1fs in all", end.result.Release,
+		end.result.Accel, end.result.Boot.Seconds(), ran, end.result.Total.Seconds())
+	if ran == 0 {
+		t.Errorf("no test ran in the VM:\n%s", rest)
+	}
+	if end.result.Status != 0 && !t.Failed() {
+		t.Errorf("the tests ended with status %d though none failed:\n%s", end.result.Status, rest)
+	}
+	if inner == "" {
+		for _, name := range expectedSkips[label] {
+			if !skipped[name] {
+				t.Errorf("%s is expected to skip and did not", name)
+			}
+		}
+	}
+}
+
+// replay reports a test of the VM as a subtest of t, with its subtests.
+func replay(t *testing.T, label string, test *Test, name string, skipped map[string]bool) {
+	t.Run(test.Name, func(t *testing.T) {
+		t.Logf("%s in the VM\n%s", test.Duration, test.Output)
+		for _, sub := range test.Subtests {
+			replay(t, label, sub, path.Join(name, sub.Name), skipped)
+		}
+		if fault := test.Verdict(slices.Contains(expectedSkips[label], name)); fault != "" {
+			t.Error(fault)
+		} else if test.Outcome == "skip" {
+			skipped[name] = true
+			t.SkipNow()
+		}
+	})
+}
+
+// innerPattern is what a -run pattern leaves for the tests below TestE2E/KERNEL.
+func innerPattern(run string) string {
+	parts := strings.SplitN(run, "/", 3)
+	if len(parts) < 3 {
+		return ""
+	}
+	return parts[2]
+}
+
+// The channel must carry any output, status, environment and results unharmed.
+func TestRunBringsEverythingBack(t *testing.T) {
+	for _, label := range strings.Split(*kernelFlag, ",") {
+		t.Run(label, func(t *testing.T) {
+			results := t.TempDir()
+			var out strings.Builder
+			result, err := Run(t.Context(), Spec{
+				Kernel: label,
+				Env:    map[string]string{"WORD": "it's a \"$HOME\""},
+				Files:  map[string]string{"/etc/vm/": "cmd"},
+				Cmd: []string{"sh", "-c", `
+					printf '%s|%s|' "$WORD" "$MPCC_KERNEL"; printf err >&2
+					mkdir /results/sub
+					head -c 3000000 /dev/zero | tr '\0' x >/results/sub/big
+					test -f /etc/vm/vm/main.go && exit 42`},
+				Stdout:     &out,
+				ResultsDir: results,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want := `it's a "$HOME"|` + label + "|err"; out.String() != want {
+				t.Errorf("output %q, want %q", out.String(), want)
+			}
+			if result.Status != 42 {
+				t.Errorf("status %d, want 42", result.Status)
+			}
+			big, err := os.ReadFile(results + "/sub/big")
+			if err != nil || len(big) != 3000000 || strings.Trim(string(big), "x") != "" {
+				t.Errorf("results came back as %d bytes, error %v", len(big), err)
+			}
+			t.Logf("%+v", result)
+		})
+	}
+}
+
+// A VM that dies, hangs or warns is an error that shows the console.
+func TestRunReportsATroubledVM(t *testing.T) {
+	label := Labels()[0]
+	for name, test := range map[string]struct {
+		script, want string
+		timeout      time.Duration
+	}{
+		"panic":   {"echo c >/proc/sysrq-trigger", "sysrq triggered crash", time.Minute},
+		"hang":    {"echo still here >/dev/kmsg; sleep 1000", "context deadline exceeded", 20 * time.Second},
+		"warning": {"echo '<4>WARNING: CPU: 0 PID: 1 at made/up.c' >/dev/kmsg; sleep 1", "WARNING: CPU: 0 PID: 1 at made/up.c", time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), test.timeout)
+			defer cancel()
+			_, err := Run(ctx, Spec{Kernel: label, Cmd: []string{"sh", "-c", test.script}})
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("error %v, want one with %q", err, test.want)
+			}
+		})
+	}
+}
