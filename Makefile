@@ -93,7 +93,7 @@ vm: ## Run the end-to-end tests in VMs with stock Debian kernels
 
 .PHONY: vm-shell
 vm-shell: ## Open a shell in such a VM (KERNEL=6.12)
-	go run ./test/vm/shell -kernel $(KERNEL)
+	go run ./test/vm/cmd/vm shell -kernel $(KERNEL)
 
 .PHONY: test
 test: deps build check-generated lint unit fuzz vm ## Run every check and test
