@@ -15,7 +15,8 @@ PREFIX ?= /usr/local
 KERNEL ?= 6.12
 FUZZ_SECONDS ?= 20
 
-SUDO := $(if $(filter-out 0,$(shell id -u)),sudo -E)
+# sudo would drop the fetched Go from PATH.
+SUDO := $(if $(filter-out 0,$(shell id -u)),sudo -E env PATH=$(PATH))
 CLANG := clang-19
 BPF_CFLAGS := -O2 -g -Wall -Wextra -Werror -Wno-unused-parameter -mcpu=v3 -I bpf/include
 LINT := go tool -modfile=.ci/tools/go.mod
@@ -31,14 +32,17 @@ help: ## Show this list
 deps: ## Install what this machine lacks: Debian packages, Go
 	@.ci/deps
 
-# Compiles every BPF program, with its Go bindings, into the folder $(1).
+# Compiles every BPF program, with its Go bindings, into the folder $(1). The maps' types are Go's too.
+BPF2GO := go tool bpf2go -cc $(CLANG) -target bpfel -go-package obj -output-dir
+SHARED_TYPES := $(addprefix -type ,mpcc_subflow mpcc_total_key mpcc_total mpcc_counter_set \
+	mpcc_energy_key mpcc_energy_profile)
 define bpf2go
 	mkdir -p $(1)
 	rm -f $(1)/*_bpfel.{go,o}
+	$(BPF2GO) $(1) $(SHARED_TYPES) Maps bpf/maps.bpf.c -- $(BPF_CFLAGS)
 	for file in bpf/cc/*.bpf.c; do \
 		name=$$(basename $$file .bpf.c); \
-		go tool bpf2go -cc $(CLANG) -target bpfel -go-package obj -no-global-types -output-dir $(1) \
-			"$${name^}" $$file -- $(BPF_CFLAGS); \
+		$(BPF2GO) $(1) -no-global-types "$${name^}" $$file -- $(BPF_CFLAGS); \
 	done
 endef
 
@@ -75,7 +79,7 @@ lint: ## Check formatting, licence lines and Go code
 
 .PHONY: unit
 unit: ## Run the tests that need no VM (as root: some load BPF)
-	go test -count=1 -exec "$(SUDO)" $$(go list ./... | grep -v /test/)
+	packages=$$(go list ./... | grep -v /test/); go test -count=1 -exec "$(SUDO)" $$packages
 
 .PHONY: fuzz
 fuzz: ## Fuzz the BPF arithmetic natively, FUZZ_SECONDS for each harness
