@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * DTS, Delay-based Traffic Shifting (Zhao, Liu, Wang, "On Energy-Efficient Congestion Control for
+ * Multipath TCP", section V, Algorithm 1).
+ *
+ *   eps_r                      2 / (1 + exp(-10 (baseRTT_r / RTT_r - 1/2)))
+ *   per acknowledged segment   w_r += eps_r (w_r / RTT_r^2) / (sum_k w_k / RTT_k)^2
+ *   per loss event             w_r /= 2
+ *
+ * RTT is the smoothed RTT, baseRTT the smallest sample of the connection's life.
+ *
+ * Deviations from the printed Algorithm 1, which cannot work as it stands:
+ *  1. base_rtt starts unset, not at 0, where it would stay.
+ *  2. eps is the exact logistic, from a table (relative error 2e-4); the printed Taylor line has an
+ *     outer factor that belongs to its first two terms only, and even mended it has a pole at ratio 0.25.
+ *  3. The ratio is not rounded to an integer, which would leave 0 and 1.
+ *  4. psi * eps is c * eps with c = 1, as the text has it, not eps^2.
+ *  5. With one subflow eps is 1 (Reno); the rule would give 1.987 / w.
+ * The paper does not say how long baseRTT remembers: base_rtt=window takes the kernel's windowed
+ * minimum instead (net.ipv4.tcp_min_rtt_wlen, in seconds).
+ */
+#include "mpcc/logistic.h"
+#include "mpcc/path.h"
+#include "mpcc/state.h"
+#include "mpcc/tunable.h"
+
+enum { BASE_LIFETIME, BASE_WINDOW };
+TUNABLE(base_rtt, BASE_LIFETIME, "lifetime|window; how long the smallest RTT is remembered");
+TUNABLE(cap, 0, "off|on; never grow faster than 1/w, as LIA does");
+TUNABLE(min_cwnd, 1, "1..2 packets; smallest window beside other subflows");
+
+struct cc_state {
+	struct mpcc_flow flow;
+};
+MPCC_CHECK_STATE(struct cc_state);
+
+struct cc_sum {
+	__u32 n;
+	struct mpcc_num rate; /* sum w / rtt */
+};
+
+static __always_inline void cc_private(struct mpcc_path *p, const struct tcp_sock *tp,
+				       const struct cc_state *state)
+{
+	p->base_rtt_us = base_rtt == BASE_WINDOW ? tp->rtt_min.s[0].v : state->flow.base_rtt_us;
+}
+
+MPCC_PURE int cc_add(struct cc_sum *sum nonnull, const struct mpcc_path *p nonnull)
+{
+	sum->n++;
+	sum->rate = num_add(sum->rate, path_rate(p));
+	return 0;
+}
+
+/* eps at ratio / 2^20; a ratio above 1 counts as 1. */
+static __always_inline struct mpcc_num epsilon(__u32 ratio_q20)
+{
+	__u32 i = ratio_q20 >> 12, part = ratio_q20 & 4095;
+	__u64 low, high;
+
+	if (i > 255) {
+		i = 255;
+		part = 4096;
+	}
+	low = logistic_q30[i];
+	high = logistic_q30[i + 1];
+	return num_scale(num_of((low << 12) + (high - low) * part), -42);
+}
+
+static __always_inline struct mpcc_num path_epsilon(const struct cc_sum *sum,
+						    const struct mpcc_path *p)
+{
+	__u64 base_us8 = (__u64)p->base_rtt_us << 3;
+
+	/* Without a base RTT the path has shown no queue yet. */
+	if (sum->n < 2)
+		return num_of(1);
+	if (!p->base_rtt_us || base_us8 >= p->srtt_us8)
+		return epsilon(1 << 20);
+	return epsilon((base_us8 << 20) / p->srtt_us8);
+}
+
+MPCC_PURE int cc_step(struct mpcc_step *step nonnull, const struct cc_sum *sum nonnull,
+		      const struct mpcc_path *p nonnull)
+{
+	struct mpcc_num share = num_div(num_div(path_rate(p), num_of(p->srtt_us8)),
+					num_mul(sum->rate, sum->rate));
+
+	step->up = num_mul(path_epsilon(sum, p), share);
+	if (cap)
+		step->up = num_min(step->up, num_inverse(p->cwnd));
+	step->down = num_zero();
+	return 0;
+}
+
+MPCC_PURE __u32 cc_after_loss(const struct cc_sum *sum nonnull, const struct mpcc_path *p nonnull)
+{
+	return p->cwnd / 2;
+}
+
+static __always_inline __u32 cc_floor(const struct cc_sum *sum)
+{
+	return sum->n > 1 ? min_cwnd : 2;
+}
+
+/* eps_r */
+MPCC_PURE int cc_coupling(struct mpcc_coupling *c nonnull, const struct cc_sum *sum nonnull,
+			  const struct mpcc_path *p nonnull)
+{
+	c->value = path_epsilon(sum, p);
+	c->negative = 0;
+	return 0;
+}
+
+static __always_inline void cc_on_loss(struct cc_state *state, const struct tcp_sock *tp)
+{
+}
+
+#include "mpcc/coupled.h"
+#include "mpcc/eval.h"
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+SEC(".struct_ops.link")
+struct tcp_congestion_ops dts = {
+	.init = (void *)mpcc_init,
+	.release = (void *)mpcc_release,
+	.cong_avoid = (void *)mpcc_cong_avoid,
+	.ssthresh = (void *)mpcc_ssthresh,
+	.set_state = (void *)mpcc_set_state,
+	.undo_cwnd = (void *)mpcc_undo_cwnd,
+	.flags = TCP_CONG_NON_RESTRICTED,
+	.name = "dts",
+};

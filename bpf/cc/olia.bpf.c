@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * OLIA, the Opportunistic Linked Increases Algorithm (draft-khalili-mptcp-congestion-control-05,
+ * equations (2)-(4); Khalili et al., CoNEXT 2012).
+ *
+ *   per acknowledged segment   w_r += (w_r / rtt_r^2) / (sum_k w_k / rtt_k)^2 + alpha_r / w_r
+ *   l_r                        bytes acknowledged since the last loss or between the last two,
+ *                              whichever is more
+ *   M, B, C                    the subflows with the largest w; with the best l_r / rtt_r^2; B minus M
+ *   alpha_r                    1 / (n |C|) in C; -1 / (n |M|) in M if C is not empty; else 0
+ *   per loss event             w_r /= 2
+ *
+ * Deviations: the draft's text leaves the metric of B open. l / rtt^2 ranks paths by the rate TCP
+ * would get on them (sqrt(2 l) / rtt) and is the authors' own code; l^2 / rtt is offered as
+ * metric=square. A sibling under another congestion control counts in the sums and in M, but has no l
+ * and so never is best.
+ */
+#include "mpcc/path.h"
+#include "mpcc/state.h"
+#include "mpcc/tunable.h"
+
+enum { METRIC_RATE, METRIC_SQUARE };
+TUNABLE(metric, METRIC_RATE, "rate|square; best paths by l/rtt^2 or by l^2/rtt");
+TUNABLE(min_cwnd, 1, "1..2 packets; smallest window beside other subflows");
+
+struct cc_state {
+	struct mpcc_flow flow;
+	__u64 between_losses; /* bytes */
+	__u64 acked_at_loss; /* bytes_acked when the last loss was counted */
+};
+MPCC_CHECK_STATE(struct cc_state);
+
+struct cc_sum {
+	__u32 n;
+	__u32 max_cwnd;
+	__u32 in_max; /* |M| */
+	__u32 in_best; /* |B| */
+	__u32 in_both; /* |B and M| */
+	struct mpcc_num rate; /* sum w / rtt */
+	struct mpcc_num best; /* the metric of B */
+};
+
+static __always_inline void cc_private(struct mpcc_path *p, const struct tcp_sock *tp,
+				       const struct cc_state *state)
+{
+	p->bytes_between_losses = state->between_losses;
+	p->bytes_since_loss = tp->bytes_acked - state->acked_at_loss;
+}
+
+/* Which path TCP would be fastest on, by the bytes it carries from loss to loss. */
+static __always_inline struct mpcc_num quality(const struct mpcc_path *p)
+{
+	__u64 l = p->bytes_since_loss > p->bytes_between_losses ? p->bytes_since_loss :
+								  p->bytes_between_losses;
+	struct mpcc_num per_rtt = num_div(num_of(l), num_of(p->srtt_us8));
+
+	if (metric == METRIC_SQUARE)
+		return num_mul(per_rtt, num_of(l));
+	return num_div(per_rtt, num_of(p->srtt_us8));
+}
+
+MPCC_PURE int cc_add(struct cc_sum *sum nonnull, const struct mpcc_path *p nonnull)
+{
+	struct mpcc_num q = quality(p);
+	bool best, max;
+
+	sum->rate = num_add(sum->rate, path_rate(p));
+	if (p->cwnd > sum->max_cwnd) {
+		sum->max_cwnd = p->cwnd;
+		sum->in_max = 0;
+		sum->in_both = 0;
+	}
+	if (!sum->n || num_less(sum->best, q)) {
+		sum->best = q;
+		sum->in_best = 0;
+		sum->in_both = 0;
+	}
+	max = p->cwnd == sum->max_cwnd;
+	best = num_equal(q, sum->best);
+	sum->in_max += max;
+	sum->in_best += best;
+	sum->in_both += max && best;
+	sum->n++;
+	return 0;
+}
+
+/* alpha_r without its sign: 1 / (n |C|) or 1 / (n |M|); which of them, *sign tells (0: neither). */
+static __always_inline struct mpcc_num alpha(const struct cc_sum *sum, const struct mpcc_path *p,
+					     int *sign)
+{
+	__u32 collected = sum->in_best - sum->in_both;
+	bool max = p->cwnd == sum->max_cwnd;
+
+	*sign = 0;
+	if (!collected)
+		return num_zero();
+	if (max) {
+		*sign = -1;
+		return num_inverse((__u64)sum->n * sum->in_max);
+	}
+	if (!num_equal(quality(p), sum->best))
+		return num_zero();
+	*sign = 1;
+	return num_inverse((__u64)sum->n * collected);
+}
+
+MPCC_PURE int cc_step(struct mpcc_step *step nonnull, const struct cc_sum *sum nonnull,
+		      const struct mpcc_path *p nonnull)
+{
+	struct mpcc_num shift, rtt = num_of(p->srtt_us8);
+	int sign;
+
+	shift = num_div(alpha(sum, p, &sign), num_of(p->cwnd));
+	step->up = num_div(num_div(path_rate(p), rtt), num_mul(sum->rate, sum->rate));
+	step->down = num_zero();
+	if (sign > 0)
+		step->up = num_add(step->up, shift);
+	else
+		step->down = shift;
+	return 0;
+}
+
+MPCC_PURE __u32 cc_after_loss(const struct cc_sum *sum nonnull, const struct mpcc_path *p nonnull)
+{
+	return p->cwnd / 2;
+}
+
+static __always_inline __u32 cc_floor(const struct cc_sum *sum)
+{
+	return sum->n > 1 ? min_cwnd : 2;
+}
+
+/* alpha_r */
+MPCC_PURE int cc_coupling(struct mpcc_coupling *c nonnull, const struct cc_sum *sum nonnull,
+			  const struct mpcc_path *p nonnull)
+{
+	int sign;
+
+	c->value = alpha(sum, p, &sign);
+	c->negative = sign < 0;
+	return 0;
+}
+
+/* A second timeout for the same data is not another loss. */
+static __always_inline void cc_on_loss(struct cc_state *state, const struct tcp_sock *tp)
+{
+	__u64 since = tp->bytes_acked - state->acked_at_loss;
+
+	if (!since || tp->inet_conn.icsk_backoff)
+		return;
+	state->between_losses = since;
+	state->acked_at_loss = tp->bytes_acked;
+}
+
+#include "mpcc/coupled.h"
+#include "mpcc/eval.h"
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+SEC(".struct_ops.link")
+struct tcp_congestion_ops olia = {
+	.init = (void *)mpcc_init,
+	.release = (void *)mpcc_release,
+	.cong_avoid = (void *)mpcc_cong_avoid,
+	.ssthresh = (void *)mpcc_ssthresh,
+	.set_state = (void *)mpcc_set_state,
+	.undo_cwnd = (void *)mpcc_undo_cwnd,
+	.flags = TCP_CONG_NON_RESTRICTED,
+	.name = "olia",
+};

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Every difference between kernels and compilers that the programs see, and nothing else. A shim says
+ * which version ends it.
+ */
+#ifndef MPCC_COMPAT_H
+#define MPCC_COMPAT_H
+
+#include "kernel.h"
+
+/* Off the BPF target (the fuzzers) there is one layout: the one in kernel.h. */
+#ifdef __bpf__
+#define mpcc_bits(ptr, field) BPF_CORE_READ_BITFIELD(ptr, field)
+#define mpcc_type_id(type) bpf_core_type_id_kernel(type)
+#define mpcc_has_field(ptr, field) bpf_core_field_exists((ptr)->field)
+#define mpcc_offset(type, field) bpf_core_field_offset(type, field)
+#define mpcc_tag(text) __attribute__((btf_decl_tag(text)))
+/* 0, which the verifier must take for any number: it forgets what it knows of a value that this is
+ * added to, and so finds the paths that produced it equal. */
+#define mpcc_unknown_zero(v)                                    \
+	({                                                      \
+		__u64 zero = (v);                               \
+		asm volatile("%0 ^= %1" : "+r"(zero) : "r"(v)); \
+		zero;                                           \
+	})
+#else
+#define mpcc_bits(ptr, field) ((ptr)->field)
+#define mpcc_type_id(type) 0
+#define mpcc_has_field(ptr, field) 1
+#define mpcc_offset(type, field) __builtin_offsetof(type, field)
+#define mpcc_tag(text)
+#define mpcc_unknown_zero(v) 0
+#endif
+
+/*
+ * A pure function of an algorithm: global and not inlined, so that the verifier checks it once, by
+ * itself, instead of along every path that leads to it. Its pointers are never NULL. Weak keeps the
+ * compiler from dropping arguments that one algorithm happens not to use.
+ */
+#define MPCC_PURE __attribute__((noinline, weak))
+#define nonnull mpcc_tag("arg:nonnull")
+
+#endif

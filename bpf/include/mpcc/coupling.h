@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The coupled view: a connection's subflows as plain numbers, folded into the algorithm's sums.
+ *
+ * Include after the algorithm has defined
+ *   struct cc_sum                                   what it sums over the subflows; zero = empty
+ *   struct cc_state                                 its private state, a struct mpcc_flow first
+ *   cc_add(sum, path)                               takes one subflow into the sums
+ *   cc_private(path, tp, state)                     fills the path's fields that come from its state
+ *
+ * Which subflows count: established, with an RTT sample, not stale and not closing; backups only if
+ * nothing else is usable. The socket's own subflow counts, and those of the first eight in the
+ * connection's list; what is beyond is left out and counted (struct mpcc_counter_set).
+ *
+ * The list is walked on every decision, without a lock: a sibling's numbers are a snapshot that may be
+ * an ACK old, which only perturbs one increase. Loads through bpf_rdonly_cast are fault-safe, and the
+ * programs run inside an RCU read section, which is what the kernel frees subflow contexts after.
+ */
+#ifndef MPCC_COUPLING_H
+#define MPCC_COUPLING_H
+
+#include "path.h"
+#include "state.h"
+
+static __always_inline void path_of(struct mpcc_path *p, const struct tcp_sock *tp)
+{
+	__u8 state = tp->inet_conn.icsk_inet.sk.__sk_common.skc_state;
+
+	p->cwnd = tp->snd_cwnd;
+	p->ssthresh = tp->snd_ssthresh;
+	p->srtt_us8 = tp->srtt_us;
+	p->closing = state != TCP_ESTABLISHED && state != TCP_CLOSE_WAIT;
+}
+
+static __always_inline void path_of_subflow(struct mpcc_path *p,
+					    const struct mptcp_subflow_context *ctx)
+{
+	/* The peer's wish and our own count alike, as they do for the kernel's scheduler. */
+	p->backup = mpcc_bits(ctx, backup) || mpcc_bits(ctx, request_bkup);
+	p->stale = mpcc_bits(ctx, stale);
+	p->closing |= mpcc_bits(ctx, closing);
+}
+
+static __always_inline const struct mptcp_subflow_context *subflow_of(const struct tcp_sock *tp)
+{
+	if (!tp->is_mptcp)
+		return NULL;
+	return bpf_rdonly_cast(tp->inet_conn.icsk_ulp_data,
+			       mpcc_type_id(struct mptcp_subflow_context));
+}
+
+/* The connection a subflow belongs to; NULL while the kernel has not linked the two yet. */
+static __always_inline const struct mptcp_sock *
+connection_of(const struct mptcp_subflow_context *ctx)
+{
+	const struct sock *conn = ctx ? ctx->conn : NULL;
+
+	return conn ? bpf_rdonly_cast(conn, mpcc_type_id(struct mptcp_sock)) : NULL;
+}
+
+static __always_inline void path_of_sibling(struct mpcc_path *p, const struct tcp_sock *self,
+					    const struct mptcp_subflow_context *ctx)
+{
+	const struct tcp_sock *tp = bpf_rdonly_cast(ctx->tcp_sock, mpcc_type_id(struct tcp_sock));
+
+	path_of(p, tp);
+	path_of_subflow(p, ctx);
+	if (tp->inet_conn.icsk_ca_ops == self->inet_conn.icsk_ca_ops)
+		cc_private(p, tp, (const struct cc_state *)tp->inet_conn.icsk_ca_priv);
+}
+
+/* Takes a subflow into the sums if it counts among the (backups) or the others. */
+MPCC_PURE __u32 take(struct cc_sum *sum nonnull, const struct mpcc_path *p nonnull, __u32 backups)
+{
+	if (!path_usable(p) || p->backup != backups)
+		return 0;
+	cc_add(sum, p);
+	return 1;
+}
+
+/* Takes the siblings; true if the connection has more subflows than were looked at. */
+static __always_inline bool take_siblings(struct cc_sum *sum, const struct tcp_sock *self,
+					  const struct mptcp_subflow_context *own,
+					  const struct mptcp_sock *conn, bool backups)
+{
+	const struct list_head *head = &conn->conn_list;
+	const struct list_head *node = head->next;
+
+	for (int i = 0; i < MPCC_MAX_SUBFLOWS; i++) {
+		const struct mptcp_subflow_context *ctx;
+		struct mpcc_path p = {};
+
+		if (!node || node == head)
+			return false;
+		ctx = bpf_rdonly_cast((const char *)node -
+					      mpcc_offset(struct mptcp_subflow_context, node),
+				      mpcc_type_id(struct mptcp_subflow_context));
+		node = ctx->node.next;
+		if (ctx == own)
+			continue;
+		path_of_sibling(&p, self, ctx);
+		take(sum, &p, backups);
+	}
+	return node && node != head;
+}
+
+struct mpcc_view {
+	struct mpcc_path self;
+	struct cc_sum sum;
+	__u32 coupled; /* the own subflow is one of those summed */
+	__u32 left_out; /* the connection has more subflows than a decision looks at */
+};
+
+static __always_inline void view_of(struct mpcc_view *v, const struct tcp_sock *tp,
+				    const struct cc_state *state)
+{
+	const struct mptcp_subflow_context *own = subflow_of(tp);
+	const struct mptcp_sock *conn = connection_of(own);
+
+	__builtin_memset(v, 0, sizeof(*v));
+	path_of(&v->self, tp);
+	if (own)
+		path_of_subflow(&v->self, own);
+	cc_private(&v->self, tp, state);
+
+	v->coupled = take(&v->sum, &v->self, false);
+	if (conn)
+		v->left_out = take_siblings(&v->sum, tp, own, conn, false);
+	if (v->sum.n)
+		return;
+	v->coupled = take(&v->sum, &v->self, true);
+	if (conn)
+		take_siblings(&v->sum, tp, own, conn, true);
+}
+
+#endif

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * One decision on given numbers: what `mpcc eval`, the vectors and the fuzzers run. User space fills
+ * `eval`, runs the program, and reads the results back; JSON names are the field names.
+ */
+#ifndef MPCC_EVAL_H
+#define MPCC_EVAL_H
+
+#include "coupled.h"
+
+struct mpcc_decision {
+	struct mpcc_step increase; /* packets per acknowledged segment */
+	struct mpcc_coupling coupling; /* the algorithm's own quantity */
+	__u32 after_loss; /* packets */
+	__u32 coupled; /* 0: does not count, runs Reno */
+};
+
+struct mpcc_eval {
+	__u32 count;
+	struct mpcc_path paths[MPCC_MAX_SUBFLOWS];
+	struct mpcc_decision decisions[MPCC_MAX_SUBFLOWS];
+};
+
+struct mpcc_eval eval;
+
+static __always_inline void eval_run(void)
+{
+	struct cc_sum sum = {};
+	__u32 backups = 0;
+
+	for (__u32 i = 0; i < MPCC_MAX_SUBFLOWS; i++)
+		if (i < eval.count)
+			take(&sum, &eval.paths[i], false);
+	if (!sum.n) {
+		backups = 1;
+		for (__u32 i = 0; i < MPCC_MAX_SUBFLOWS; i++)
+			if (i < eval.count)
+				take(&sum, &eval.paths[i], true);
+	}
+	for (__u32 i = 0; i < MPCC_MAX_SUBFLOWS; i++) {
+		struct mpcc_decision *d = &eval.decisions[i];
+		struct mpcc_view v = { .self = eval.paths[i], .sum = sum };
+		struct mpcc_step step = {};
+
+		if (i >= eval.count)
+			return;
+		v.coupled = path_usable(&v.self) && v.self.backup == backups;
+		decide_step(&step, &v);
+		d->increase = step;
+		d->after_loss = decide_after_loss(&v);
+		d->coupled = v.coupled;
+		if (v.coupled)
+			cc_coupling(&d->coupling, &v.sum, &v.self);
+	}
+}
+
+SEC("syscall")
+int mpcc_eval(void *ctx)
+{
+	eval_run();
+	return 0;
+}
+
+#endif

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The numbers an algorithm works on. Nothing here knows of sockets: the same structs are filled from a
+ * live connection (coupling.h) and from `mpcc eval` (eval.h).
+ */
+#ifndef MPCC_PATH_H
+#define MPCC_PATH_H
+
+#include "compat.h"
+#include "fixed.h"
+
+/* The subflows that one decision looks at; coupling.h says what happens beyond. */
+#define MPCC_MAX_SUBFLOWS 8
+
+/* One subflow. A field's name ends in its fixed-point format where it has one (fixed.h). */
+struct mpcc_path {
+	__u64 bytes_between_losses; /* acknowledged between the last two losses */
+	__u64 bytes_since_loss; /* acknowledged since the last loss */
+	__u32 cwnd; /* packets */
+	__u32 ssthresh; /* packets */
+	__u32 srtt_us8; /* smoothed RTT; 0 = no sample yet */
+	__u32 base_rtt_us; /* smallest RTT seen; 0 = unset */
+	__u8 backup; /* MP_PRIO: use only when nothing else is usable */
+	__u8 stale; /* the path manager has given it up for now */
+	__u8 closing; /* not established, or on its way out */
+};
+
+/* What one newly acknowledged segment adds to the window, in packets: up - down. */
+struct mpcc_step {
+	struct mpcc_num up;
+	struct mpcc_num down;
+};
+
+/* The quantity by which an algorithm couples its subflows, as `mpcc status` shows it. */
+struct mpcc_coupling {
+	struct mpcc_num value;
+	__u32 negative;
+	__u32 pad;
+};
+
+static __always_inline bool path_usable(const struct mpcc_path *p)
+{
+	return p->srtt_us8 && p->cwnd && !(p->closing | p->stale);
+}
+
+/* x_r = w_r / rtt_r. The unit (packets per eighth of a microsecond) cancels in every coupled rule. */
+static __always_inline struct mpcc_num path_rate(const struct mpcc_path *p)
+{
+	return num_div(num_of(p->cwnd), num_of(p->srtt_us8));
+}
+
+/* The rule of a subflow on its own (RFC 5681): one packet per window. */
+MPCC_PURE int step_reno(struct mpcc_step *step nonnull, const struct mpcc_path *p nonnull)
+{
+	step->up = num_inverse(p->cwnd);
+	step->down = num_zero();
+	return 0;
+}
+
+#endif

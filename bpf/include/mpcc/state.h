@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* What every congestion control keeps in a socket (icsk_ca_priv). */
+#ifndef MPCC_STATE_H
+#define MPCC_STATE_H
+
+#include "fixed.h"
+
+/* The head of every algorithm's struct cc_state. */
+struct mpcc_flow {
+	__u64 id; /* key of the live state in the map; 0 = has none */
+	__s64 credit_q40; /* fraction of a packet earned and not yet in snd_cwnd */
+	__u64 refresh_at_us; /* tcp_mstamp from which the live state may be refreshed */
+	__u32 base_rtt_us; /* smallest RTT seen; 0 = unset */
+	__u32 losses; /* loss events */
+};
+
+#define MPCC_PRIVATE_BYTES 104
+
+#define MPCC_CHECK_STATE(type)                                                      \
+	_Static_assert(sizeof(type) <= MPCC_PRIVATE_BYTES, "icsk_ca_priv is full"); \
+	_Static_assert(__builtin_offsetof(type, flow) == 0, "struct mpcc_flow comes first")
+
+#endif

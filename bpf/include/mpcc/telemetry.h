@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The maps that other programs read. They are pinned by name under /sys/fs/bpf/mpcc/maps and shared by
+ * all congestion controls; these types are their only definition (Go's are generated from them).
+ *
+ * A value is written field by field while others read it: each field is whole, but fields of one
+ * read may be one refresh apart. A refresh happens at most once per RTT and once per 10 ms.
+ */
+#ifndef MPCC_TELEMETRY_H
+#define MPCC_TELEMETRY_H
+
+#include "energy.h"
+#include "path.h"
+
+#define MPCC_MAX_FLOWS 16384
+#define MPCC_MAX_TOTALS 1024
+#define MPCC_RTT_BUCKETS 24
+#define MPCC_REFRESH_MIN_US 10000
+
+/* Live state of one subflow, or of a TCP connection that is not multipath (token 0). */
+struct mpcc_subflow {
+	__u64 opened_us; /* CLOCK_MONOTONIC */
+	__u64 updated_us; /* CLOCK_MONOTONIC */
+	__u64 bytes_sent; /* with retransmissions */
+	__u64 bytes_acked;
+	__u64 bytes_received;
+	__u64 bytes_retrans;
+	__u64 delivery_rate; /* bytes per second */
+	__u64 energy_nj; /* modelled; 0 without a profile */
+	struct mpcc_coupling coupling; /* the algorithm's own quantity */
+	__u32 cwnd; /* packets */
+	__u32 ssthresh; /* packets; 2^31-1 before the first loss */
+	__u32 srtt_us8;
+	__u32 base_rtt_us;
+	__u32 mss;
+	__u32 retrans; /* segments */
+	__u32 losses; /* loss events */
+	__u32 token; /* of the connection, as ss -M shows it */
+	__u32 subflow_id; /* as ip mptcp monitor counts them */
+	__u32 netns; /* inode number of the network namespace */
+	__u32 ifindex;
+	__u8 local[16]; /* address; IPv4 takes the first four bytes */
+	__u8 remote[16];
+	__u16 local_port;
+	__u16 remote_port;
+	__u8 family; /* AF_INET or AF_INET6 */
+	__u8 local_id; /* address ids, as ss -M shows them */
+	__u8 remote_id;
+	__u8 backup;
+	__u8 priced; /* the interface has an energy profile */
+	__u8 cc[16];
+	__u8 ifname[16];
+};
+
+/* Totals outlive the subflows they come from. */
+struct mpcc_total_key {
+	__u32 netns;
+	__u32 ifindex;
+	__u8 cc[16];
+};
+
+struct mpcc_total {
+	__u64 opened; /* subflows */
+	__u64 closed;
+	__u64 bytes_acked;
+	__u64 bytes_received;
+	__u64 bytes_retrans;
+	__u64 retrans; /* segments */
+	__u64 losses; /* loss events */
+	__u64 energy_nj;
+	__u64 rtt_sum_us; /* over the refreshes that rtt[] counts */
+	/* Refreshes by srtt: bucket i counts those of at most 2^(i-20) s, the last one the rest too. */
+	__u64 rtt[MPCC_RTT_BUCKETS];
+	__u8 ifname[16];
+};
+
+/* What could not be recorded. No connection is hurt by it. */
+struct mpcc_counter_set {
+	__u64 last_id; /* the last identity given to a subflow */
+	__u64 lost_subflows; /* subflows without live state: the map was full */
+	__u64 lost_totals; /* refreshes without totals: the map was full */
+	__u64 lost_siblings; /* refreshes of connections with more subflows than are looked at */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MPCC_MAX_FLOWS);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+	__type(key, __u64);
+	__type(value, struct mpcc_subflow);
+} mpcc_subflows SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MPCC_MAX_TOTALS);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+	__type(key, struct mpcc_total_key);
+	__type(value, struct mpcc_total);
+} mpcc_totals SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+	__type(key, __u32);
+	__type(value, struct mpcc_counter_set);
+} mpcc_counters SEC(".maps");
+
+static __always_inline struct mpcc_counter_set *counters(void)
+{
+	__u32 slot = 0;
+
+	return bpf_map_lookup_elem(&mpcc_counters, &slot);
+}
+
+static const struct mpcc_subflow no_subflow;
+static const struct mpcc_total no_total;
+
+/* The interface that the socket sends through; 0 and "" while it has no route. */
+static __always_inline void read_interface(const struct tcp_sock *tp, __u32 *ifindex, __u8 *name)
+{
+	const struct dst_entry *dst = tp->inet_conn.icsk_inet.sk.sk_dst_cache;
+	const struct net_device *dev;
+
+	if (!dst)
+		return;
+	dst = bpf_rdonly_cast(dst, mpcc_type_id(struct dst_entry));
+	dev = bpf_rdonly_cast(dst->dev, mpcc_type_id(struct net_device));
+	*ifindex = dev->ifindex;
+	bpf_probe_read_kernel(name, 16, dev->name);
+}
+
+static __always_inline void read_identity(struct mpcc_subflow *s, const struct tcp_sock *tp)
+{
+	const struct sock_common *c = &tp->inet_conn.icsk_inet.sk.__sk_common;
+
+	s->family = c->skc_family;
+	s->local_port = c->skc_num;
+	s->remote_port = __builtin_bswap16(c->skc_dport);
+	s->netns = c->skc_net.net->ns.inum;
+	if (s->family == AF_INET6) {
+		bpf_probe_read_kernel(s->local, 16, &c->skc_v6_rcv_saddr);
+		bpf_probe_read_kernel(s->remote, 16, &c->skc_v6_daddr);
+	} else {
+		*(__u32 *)s->local = c->skc_rcv_saddr;
+		*(__u32 *)s->remote = c->skc_daddr;
+	}
+	bpf_probe_read_kernel(s->cc, 16, tp->inet_conn.icsk_ca_ops->name);
+}
+
+/* The bucket of struct mpcc_total's rtt[]; srtt is at most 536 s. */
+static __always_inline __u32 rtt_bucket(__u32 srtt_us8)
+{
+	/* In 2^-20 s, rounded up, so that a bucket's upper bound is inclusive. */
+	__u64 t = ((__u64)srtt_us8 * 131072 + 999999) / 1000000;
+	__u32 bucket = 0;
+
+	for (__u32 i = 0; i < MPCC_RTT_BUCKETS - 1; i++)
+		bucket += t > (1ULL << i);
+	return bucket;
+}
+
+static __always_inline struct mpcc_total *total_of(const struct mpcc_subflow *s)
+{
+	struct mpcc_total_key key = { .netns = s->netns, .ifindex = s->ifindex };
+	struct mpcc_counter_set *c;
+	struct mpcc_total *t;
+
+	__builtin_memcpy(key.cc, s->cc, sizeof(key.cc));
+	t = bpf_map_lookup_elem(&mpcc_totals, &key);
+	if (t)
+		return t;
+	/* Two sockets may race to create it: the loser finds the winner's. */
+	bpf_map_update_elem(&mpcc_totals, &key, &no_total, BPF_NOEXIST);
+	t = bpf_map_lookup_elem(&mpcc_totals, &key);
+	if (t) {
+		__builtin_memcpy(t->ifname, s->ifname, sizeof(t->ifname));
+		return t;
+	}
+	c = counters();
+	if (c)
+		__sync_fetch_and_add(&c->lost_totals, 1);
+	return NULL;
+}
+
+#endif
