@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package loader
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
+
+	"github.com/mpcc/mpcc/pkg/catalog"
+)
+
+// The program and the variable of bpf/include/mpcc/eval.h.
+const (
+	evalProgram  = "mpcc_eval"
+	evalVariable = "eval"
+)
+
+// Evaluator runs one decision of an algorithm as BPF bytecode. What it takes and gives is the C struct
+// mpcc_eval, read from the object's BTF: a field of the struct is a key of the JSON.
+type Evaluator struct {
+	coll      *ebpf.Collection
+	paths     *btf.Struct
+	decisions *btf.Struct
+	layout    map[string]btf.Member
+	max       int
+}
+
+// NewEvaluator loads the algorithm's evaluation program. The tunables take part in the decision.
+func NewEvaluator(e catalog.Entry, tunables map[string]string) (*Evaluator, error) {
+	spec, err := e.Spec()
+	if err != nil {
+		return nil, err
+	}
+	if err := setTunables(spec, e, tunables); err != nil {
+		return nil, err
+	}
+	for name := range spec.Programs {
+		if name != evalProgram {
+			delete(spec.Programs, name)
+		}
+	}
+	for name, m := range spec.Maps {
+		if m.Type == ebpf.StructOpsMap {
+			delete(spec.Maps, name)
+		}
+		m.Pinning = ebpf.PinNone
+	}
+	ev := &Evaluator{layout: map[string]btf.Member{}}
+	if err := ev.readLayout(spec); err != nil {
+		return nil, fmt.Errorf("%s: %w", e.ID(), err)
+	}
+	if ev.coll, err = ebpf.NewCollection(spec); err != nil {
+		return nil, explain(fmt.Sprintf("evaluate %s", e.Name), err)
+	}
+	return ev, nil
+}
+
+// Close frees the program.
+func (ev *Evaluator) Close() { ev.coll.Close() }
+
+func (ev *Evaluator) readLayout(spec *ebpf.CollectionSpec) error {
+	v, ok := spec.Variables[evalVariable]
+	if !ok {
+		return fmt.Errorf("the object has no variable %s", evalVariable)
+	}
+	s, ok := btf.UnderlyingType(v.Type.Type).(*btf.Struct)
+	if !ok {
+		return fmt.Errorf("variable %s is not a struct", evalVariable)
+	}
+	for _, m := range s.Members {
+		ev.layout[m.Name] = m
+	}
+	paths, ok := ev.layout["paths"].Type.(*btf.Array)
+	if !ok {
+		return fmt.Errorf("struct %s has no paths", s.Name)
+	}
+	decisions, ok := ev.layout["decisions"].Type.(*btf.Array)
+	if !ok {
+		return fmt.Errorf("struct %s has no decisions", s.Name)
+	}
+	ev.max = int(paths.Nelems)
+	ev.paths = btf.UnderlyingType(paths.Type).(*btf.Struct)
+	ev.decisions = btf.UnderlyingType(decisions.Type).(*btf.Struct)
+	return nil
+}
+
+// Path is one subflow: a number for each key, as mpcc eval takes it.
+type Path map[string]float64
+
+// Decision is what the algorithm decides for one subflow.
+type Decision map[string]float64
+
+// Eval runs the decision for all subflows of a connection.
+func (ev *Evaluator) Eval(paths []Path) ([]Decision, error) {
+	if len(paths) == 0 || len(paths) > ev.max {
+		return nil, fmt.Errorf("subflows: %d given, 1 to %d are possible", len(paths), ev.max)
+	}
+	v := ev.coll.Variables[evalVariable]
+	raw := make([]byte, v.Size())
+	nativeEndian.PutUint32(raw[ev.layout["count"].Offset.Bytes():], uint32(len(paths)))
+	size := ev.paths.Size
+	for i, p := range paths {
+		at := ev.layout["paths"].Offset.Bytes() + uint32(i)*size
+		if err := encode(raw[at:at+size], ev.paths, p); err != nil {
+			return nil, fmt.Errorf("subflows[%d].%w", i, err)
+		}
+	}
+	if err := v.Set(raw); err != nil {
+		return nil, err
+	}
+	if _, err := ev.coll.Programs[evalProgram].Run(&ebpf.RunOptions{}); err != nil {
+		return nil, explain("run the evaluation", err)
+	}
+	if err := v.Get(raw); err != nil {
+		return nil, err
+	}
+	size = ev.decisions.Size
+	out := make([]Decision, len(paths))
+	for i := range out {
+		at := ev.layout["decisions"].Offset.Bytes() + uint32(i)*size
+		out[i] = decode(raw[at:at+size], ev.decisions)
+	}
+	return out, nil
+}
+
+// EvalJSON is Eval from and to JSON: {"subflows": [{"cwnd": 10, "srtt_us": 50000}, ...]}.
+func (ev *Evaluator) EvalJSON(in []byte) ([]byte, error) {
+	var input struct {
+		Subflows []Path `json:"subflows"`
+	}
+	dec := json.NewDecoder(bytes.NewReader(in))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&input); err != nil {
+		return nil, fmt.Errorf("input: %w", err)
+	}
+	decisions, err := ev.Eval(input.Subflows)
+	if err != nil {
+		return nil, fmt.Errorf("input: %w", err)
+	}
+	return json.MarshalIndent(map[string]any{"subflows": decisions}, "", "  ")
+}
+
+// fixedSuffixes are the formats a C field's name may end in (fixed.h), the suffix that stays in the
+// JSON key, and the factor between the two.
+var fixedSuffixes = []struct {
+	c, json string
+	factor  float64
+}{
+	{"_us8", "_us", 8},
+}
+
+func jsonKey(field string) (key string, factor float64) {
+	for _, s := range fixedSuffixes {
+		if base, ok := strings.CutSuffix(field, s.c); ok {
+			return base + s.json, s.factor
+		}
+	}
+	return field, 1
+}
+
+func encode(raw []byte, s *btf.Struct, values Path) error {
+	left := len(values)
+	var known []string
+	for _, m := range s.Members {
+		key, factor := jsonKey(m.Name)
+		known = append(known, key)
+		value, ok := values[key]
+		if !ok {
+			continue
+		}
+		left--
+		size, err := btf.Sizeof(m.Type)
+		if err != nil {
+			return err
+		}
+		limit := math.Ldexp(1, size*8) / factor
+		if value < 0 || value >= limit || math.IsNaN(value) {
+			return fmt.Errorf("%s: %g is out of range, 0 to %.0f", key, value, limit-1)
+		}
+		putUint(raw[m.Offset.Bytes():], size, uint64(math.Round(value*factor)))
+	}
+	if left == 0 {
+		return nil
+	}
+	for key := range values {
+		if !slices.Contains(known, key) {
+			return fmt.Errorf("%s: unknown key; known are %s", key, strings.Join(known, ", "))
+		}
+	}
+	return nil
+}
+
+func decode(raw []byte, s *btf.Struct) Decision {
+	d := Decision{}
+	for _, m := range s.Members {
+		at := raw[m.Offset.Bytes():]
+		if t, ok := btf.UnderlyingType(m.Type).(*btf.Struct); ok {
+			d[m.Name] = decodeNumber(at, t)
+			continue
+		}
+		size, err := btf.Sizeof(m.Type)
+		if err == nil {
+			d[m.Name] = float64(getUint(at, size))
+		}
+	}
+	return d
+}
+
+// decodeNumber reads the structs of fixed.h and path.h that stand for one number.
+func decodeNumber(raw []byte, s *btf.Struct) float64 {
+	num := func(at []byte) float64 {
+		return math.Ldexp(float64(nativeEndian.Uint32(at)), int(int32(nativeEndian.Uint32(at[4:]))))
+	}
+	switch s.Name {
+	case "mpcc_step":
+		return num(raw) - num(raw[8:])
+	case "mpcc_coupling":
+		if nativeEndian.Uint32(raw[8:]) != 0 {
+			return -num(raw)
+		}
+	}
+	return num(raw)
+}

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package loader
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/mpcc/mpcc/pkg/catalog"
+)
+
+// Tunable is a constant of an algorithm that load --set changes. Its range and meaning stand in the
+// C source (bpf/include/mpcc/tunable.h).
+type Tunable struct {
+	Name    string   `json:"name"`
+	Default string   `json:"default"`
+	Words   []string `json:"words,omitempty"` // the values, where they are words
+	Low     uint64   `json:"low"`
+	High    uint64   `json:"high"`
+	Unit    string   `json:"unit,omitempty"`
+	Meaning string   `json:"meaning"`
+}
+
+// Range says in one phrase what the tunable may be.
+func (t Tunable) Range() string {
+	if t.Words != nil {
+		return strings.Join(t.Words, "|")
+	}
+	return strings.TrimSpace(fmt.Sprintf("%d..%d %s", t.Low, t.High, t.Unit))
+}
+
+const tunableTag = "tunable: "
+
+// Tunables lists an algorithm's tunables by name.
+func Tunables(e catalog.Entry) ([]Tunable, error) {
+	spec, err := e.Spec()
+	if err != nil {
+		return nil, err
+	}
+	return tunablesOf(spec)
+}
+
+func tunablesOf(spec *ebpf.CollectionSpec) ([]Tunable, error) {
+	var all []Tunable
+	for name, v := range spec.Variables {
+		if v.Type == nil {
+			continue
+		}
+		for _, tag := range v.Type.Tags {
+			text, ok := strings.CutPrefix(tag, tunableTag)
+			if !ok {
+				continue
+			}
+			t, err := parseTunable(name, text)
+			if err != nil {
+				return nil, err
+			}
+			var value uint32
+			if err := v.Get(&value); err != nil {
+				return nil, err
+			}
+			t.Default = t.format(value)
+			all = append(all, t)
+		}
+	}
+	slices.SortFunc(all, func(a, b Tunable) int { return strings.Compare(a.Name, b.Name) })
+	return all, nil
+}
+
+func parseTunable(name, text string) (Tunable, error) {
+	t := Tunable{Name: name}
+	value, meaning, ok := strings.Cut(text, "; ")
+	if !ok {
+		return t, fmt.Errorf("tunable %s: %q does not say what it means", name, text)
+	}
+	t.Meaning = meaning
+	if strings.Contains(value, "|") {
+		t.Words = strings.Split(value, "|")
+		t.High = uint64(len(t.Words) - 1)
+		return t, nil
+	}
+	limits, unit, _ := strings.Cut(value, " ")
+	t.Unit = unit
+	low, high, _ := strings.Cut(limits, "..")
+	var err error
+	if t.Low, err = strconv.ParseUint(low, 10, 32); err != nil {
+		return t, fmt.Errorf("tunable %s: %w", name, err)
+	}
+	if t.High, err = strconv.ParseUint(high, 10, 32); err != nil {
+		return t, fmt.Errorf("tunable %s: %w", name, err)
+	}
+	return t, nil
+}
+
+func (t Tunable) format(value uint32) string {
+	if t.Words != nil {
+		return t.Words[value]
+	}
+	return strconv.FormatUint(uint64(value), 10)
+}
+
+func (t Tunable) parse(text string) (uint32, error) {
+	if t.Words != nil {
+		if i := slices.Index(t.Words, text); i >= 0 {
+			return uint32(i), nil
+		}
+	} else if v, err := strconv.ParseUint(text, 10, 32); err == nil && v >= t.Low && v <= t.High {
+		return uint32(v), nil
+	}
+	return 0, fmt.Errorf("--set %s: %q is not one of %s", t.Name, text, t.Range())
+}
+
+func setTunables(spec *ebpf.CollectionSpec, e catalog.Entry, set map[string]string) error {
+	tunables, err := tunablesOf(spec)
+	if err != nil {
+		return err
+	}
+	for name, text := range set {
+		i := slices.IndexFunc(tunables, func(t Tunable) bool { return t.Name == name })
+		if i < 0 {
+			var names []string
+			for _, t := range tunables {
+				names = append(names, t.Name)
+			}
+			if names == nil {
+				return fmt.Errorf("--set %s: %s has no tunables", name, e.Name)
+			}
+			return fmt.Errorf("--set %s: %s has no such tunable, only %s", name, e.Name, strings.Join(names, ", "))
+		}
+		value, err := tunables[i].parse(text)
+		if err != nil {
+			return err
+		}
+		if err := spec.Variables[name].Set(value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
