@@ -27,20 +27,17 @@ func TestKernelHasWhatTheTestsNeed(t *testing.T) {
 		must(t, "ip", "link", "add", "queues0", "type", "dummy")
 		t.Cleanup(func() { must(t, "ip", "link", "del", "queues0") })
 		for _, queue := range []string{
-			"netem delay 1ms",
-			"tbf rate 1mbit burst 10kb latency 10ms",
-			"red limit 60000 avpkt 1000 bandwidth 10mbit",
-			"htb", "fq", "fq_codel", "clsact",
+			"root netem delay 1ms",
+			"root tbf rate 1mbit burst 10kb latency 10ms",
+			"root red limit 60000 avpkt 1000 bandwidth 10mbit",
+			"root htb",
+			"root fq",
+			"root fq_codel",
+			"clsact",
 		} {
-			parent := "root"
-			if queue == "clsact" {
-				parent = "clsact"
-				queue = ""
-			}
-			must(t, "tc", append([]string{"qdisc", "replace", "dev", "queues0", parent}, strings.Fields(queue)...)...)
-			if parent == "root" {
-				must(t, "tc", "qdisc", "del", "dev", "queues0", "root")
-			}
+			words := strings.Fields(queue)
+			must(t, "tc", append([]string{"qdisc", "add", "dev", "queues0"}, words...)...)
+			must(t, "tc", "qdisc", "del", "dev", "queues0", words[0])
 		}
 	})
 

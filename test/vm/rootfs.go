@@ -38,8 +38,14 @@ func (c cache) rootfs(ctx context.Context, refresh bool) (string, error) {
 		if err != nil {
 			return err
 		}
-		cmd := command(ctx, "mmdebstrap", "--quiet", "--variant=minbase", "--architectures=amd64", "--format=tar",
-			"--include="+strings.Join(guestPackages, ","), rootfsSuite, "-", source)
+		debootstrap := []string{"mmdebstrap", "--quiet", "--variant=minbase", "--architectures=amd64", "--format=tar",
+			"--include=" + strings.Join(guestPackages, ","), rootfsSuite, "-", source}
+		if os.Geteuid() == 0 {
+			// For root it mounts the host's /dev, /proc and /sys in its folder. When
+			// it is killed they must not stay, least of all for us to sweep away.
+			debootstrap = append([]string{"unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"}, debootstrap...)
+		}
+		cmd := command(ctx, debootstrap[0], debootstrap[1:]...)
 		cmd.Env = append(os.Environ(), "TMPDIR="+dir)
 		var complaint bytes.Buffer
 		cmd.Stderr = &complaint
