@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package mptcp opens MPTCP connections with a chosen congestion control, moves
+// checked content through them and reads their state from the kernel.
+//
+// Sockets belong to the network namespace of the thread that opens them: call
+// Listen and Dial from inside netlab's Host.Do to put them on a host.
+package mptcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Listener accepts MPTCP connections (and plain TCP ones, as every MPTCP
+// listener does; IsMPTCP tells).
+type Listener struct {
+	tcp *net.TCPListener
+	cc  string
+}
+
+// Listen opens an MPTCP listener on addr; port 0 takes a free one. Further
+// subflows must reach it too: listen on 0.0.0.0 where the peer is to join by
+// other addresses. cc is the congestion control of what it accepts, "" the
+// namespace's default.
+func Listen(addr netip.AddrPort, cc string) (*Listener, error) {
+	lc := net.ListenConfig{Control: control(cc)}
+	lc.SetMultipathTCP(true)
+	ln, err := lc.Listen(context.Background(), network(addr), addr.String())
+	if err != nil {
+		return nil, fmt.Errorf("mptcp: %w", err)
+	}
+	tcp := ln.(*net.TCPListener)
+	if err := speaksMPTCP(tcp); err != nil {
+		return nil, errors.Join(fmt.Errorf("mptcp: listen on %v: %w", addr, err), tcp.Close())
+	}
+	return &Listener{tcp: tcp, cc: cc}, nil
+}
+
+// Accept waits for a connection and makes sure of its congestion control.
+func (l *Listener) Accept() (*net.TCPConn, error) {
+	conn, err := l.tcp.AcceptTCP()
+	if err != nil {
+		return nil, fmt.Errorf("mptcp: %w", err)
+	}
+	if err := verify(conn, l.cc); err != nil {
+		return nil, errors.Join(fmt.Errorf("mptcp: accept %v: %w", conn.RemoteAddr(), err), conn.Close())
+	}
+	return conn, nil
+}
+
+// Addr is where it listens.
+func (l *Listener) Addr() netip.AddrPort { return l.tcp.Addr().(*net.TCPAddr).AddrPort() }
+
+// Close stops listening.
+func (l *Listener) Close() error { return l.tcp.Close() }
+
+// Dial connects an MPTCP socket to addr, under congestion control cc, or the
+// namespace's default with "". A peer that speaks only TCP is no error: IsMPTCP
+// tells.
+func Dial(ctx context.Context, addr netip.AddrPort, cc string) (*net.TCPConn, error) {
+	return dial(ctx, addr, cc, true)
+}
+
+// DialTCP is Dial with a plain TCP socket.
+func DialTCP(ctx context.Context, addr netip.AddrPort, cc string) (*net.TCPConn, error) {
+	return dial(ctx, addr, cc, false)
+}
+
+func dial(ctx context.Context, addr netip.AddrPort, cc string, multipath bool) (*net.TCPConn, error) {
+	d := net.Dialer{Control: control(cc)}
+	d.SetMultipathTCP(multipath)
+	c, err := d.DialContext(ctx, network(addr), addr.String())
+	if err != nil {
+		return nil, fmt.Errorf("mptcp: %w", err)
+	}
+	conn := c.(*net.TCPConn)
+	if multipath {
+		err = speaksMPTCP(conn)
+	}
+	if err == nil {
+		err = verify(conn, cc)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("mptcp: dial %v: %w", addr, err), conn.Close())
+	}
+	return conn, nil
+}
+
+// network keeps an IPv4 address on an IPv4 socket, also the wildcard.
+func network(addr netip.AddrPort) string {
+	if addr.Addr().Is4() {
+		return "tcp4"
+	}
+	return "tcp6"
+}
+
+// control sets the congestion control before the socket connects or listens.
+func control(cc string) func(string, string, syscall.RawConn) error {
+	return func(_, _ string, raw syscall.RawConn) error {
+		if cc == "" {
+			return nil
+		}
+		err := onSocket(raw, func(fd int) error {
+			return unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, cc)
+		})
+		if errors.Is(err, unix.ENOENT) {
+			return unavailable(cc)
+		}
+		return err
+	}
+}
+
+func unavailable(cc string) error {
+	return fmt.Errorf("congestion control %q is not available: load it first (net.ipv4.tcp_available_congestion_control lists what is)", cc)
+}
+
+// verify makes sure that conn runs cc: the kernel takes some names it does not
+// know without a word, and carries on with the default.
+func verify(conn *net.TCPConn, cc string) error {
+	if cc == "" {
+		return nil
+	}
+	runs, err := CongestionControl(conn)
+	if err == nil && runs != cc {
+		err = fmt.Errorf("%w; the connection runs %q", unavailable(cc), runs)
+	}
+	return err
+}
+
+// CongestionControl is what the connection runs; on an MPTCP connection, what
+// its first subflow runs.
+func CongestionControl(conn *net.TCPConn) (string, error) {
+	var name string
+	err := withSocket(conn, func(fd int) (err error) {
+		name, err = unix.GetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION)
+		return err
+	})
+	if err != nil {
+		return "", fmt.Errorf("read the congestion control: %w", err)
+	}
+	return name, nil
+}
+
+// IsMPTCP reports whether the connection is MPTCP and has not fallen back to
+// TCP.
+func IsMPTCP(conn *net.TCPConn) (bool, error) { return conn.MultipathTCP() }
+
+// speaksMPTCP makes sure that the socket is MPTCP's own: package net quietly
+// takes TCP instead where the kernel has no MPTCP.
+func speaksMPTCP(c syscall.Conn) error {
+	return withSocket(c, func(fd int) error {
+		protocol, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_PROTOCOL)
+		if err == nil && protocol != unix.IPPROTO_MPTCP {
+			err = errors.New("no MPTCP socket to be had: the kernel lacks CONFIG_MPTCP, or net.mptcp.enabled is 0")
+		}
+		return err
+	})
+}
+
+func withSocket(c syscall.Conn, f func(fd int) error) error {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return err
+	}
+	return onSocket(raw, f)
+}
+
+func onSocket(raw syscall.RawConn, f func(fd int) error) error {
+	var err error
+	if ctlErr := raw.Control(func(fd uintptr) { err = f(int(fd)) }); ctlErr != nil {
+		return ctlErr
+	}
+	return err
+}

@@ -1,0 +1,359 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mptcp_test
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mpcc/mpcc/pkg/mptcp"
+	"github.com/mpcc/mpcc/pkg/netlab"
+)
+
+// twoPaths is sender ═ receiver, two links of the given rate.
+type twoPaths struct {
+	sender, receiver *netlab.Host
+	links            [2]*netlab.Link
+}
+
+func newTwoPaths(t *testing.T, rate uint64) *twoPaths {
+	t.Helper()
+	lab, err := netlab.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := lab.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	p := &twoPaths{}
+	if p.sender, err = lab.Host("sender"); err != nil {
+		t.Fatal(err)
+	}
+	if p.receiver, err = lab.Host("receiver"); err != nil {
+		t.Fatal(err)
+	}
+	for i := range p.links {
+		shape := netlab.Shape{Rate: rate}
+		p.links[i], err = lab.Link(p.sender, p.receiver, netlab.LinkOpts{AtoB: shape, BtoA: shape})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := lab.Route(); err != nil {
+		t.Fatal(err)
+	}
+	limits := netlab.MPTCPLimits{Subflows: 2, AddAddrAccepted: 2}
+	if err := p.sender.MPTCP(limits); err != nil {
+		t.Fatal(err)
+	}
+	announced := netlab.MPTCPEndpoint{Addr: p.links[1].Addr(p.receiver), Signal: true}
+	if err := p.receiver.MPTCP(limits, announced); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func (p *twoPaths) listen(t *testing.T) *mptcp.Listener {
+	t.Helper()
+	var ln *mptcp.Listener
+	err := p.receiver.Do(func() (err error) {
+		ln, err = mptcp.Listen(netip.AddrPortFrom(netip.IPv4Unspecified(), 0), "")
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ln.Close() })
+	return ln
+}
+
+// at is the listener's address on the first path.
+func (p *twoPaths) at(ln *mptcp.Listener) netip.AddrPort {
+	return netip.AddrPortFrom(p.links[0].Addr(p.receiver), ln.Addr().Port())
+}
+
+func (p *twoPaths) dial(t *testing.T, ln *mptcp.Listener, cc string,
+	dial func(context.Context, netip.AddrPort, string) (*net.TCPConn, error),
+) *net.TCPConn {
+	t.Helper()
+	var conn *net.TCPConn
+	err := p.sender.Do(func() (err error) {
+		conn, err = dial(t.Context(), p.at(ln), cc)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return conn
+}
+
+type received struct {
+	mptcp.Result
+	err error
+}
+
+func receive(ln *mptcp.Listener) <-chan received {
+	done := make(chan received, 1)
+	go func() {
+		conn, err := ln.Accept()
+		if err != nil {
+			done <- received{err: err}
+			return
+		}
+		defer conn.Close()
+		r, err := mptcp.Receive(conn)
+		done <- received{r, err}
+	}()
+	return done
+}
+
+func TestTransferOverTwoPaths(t *testing.T) {
+	p := newTwoPaths(t, 80e6)
+	ln := p.listen(t)
+	done := receive(ln)
+	conn := p.dial(t, ln, "cubic", mptcp.Dial)
+
+	const size = 16<<20 + 12345 // no multiple of a block
+	sent, err := mptcp.Send(conn, mptcp.Transfer{Bytes: size, Seed: 7})
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := mptcp.ReadInfo(conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sockets, err := p.sender.Sockets(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := <-done
+	if got.err != nil {
+		t.Fatal(got.err)
+	}
+
+	if sent.Bytes != size || got.Bytes != size {
+		t.Errorf("sent %d, received %d, want %d", sent.Bytes, got.Bytes, size)
+	}
+	if sent.SHA256 != got.SHA256 || sent.SHA256 == [32]byte{} {
+		t.Errorf("SHA-256 sent %x, received %x", sent.SHA256, got.SHA256)
+	}
+	// One path carries at most 80 Mbit/s, headers included.
+	if rate := sent.Rate(); rate < 100e6 || rate > 160e6 {
+		t.Errorf("%.1f Mbit/s over two paths of 80", rate/1e6)
+	}
+	if is, err := mptcp.IsMPTCP(conn); err != nil || !is {
+		t.Errorf("IsMPTCP = %v, %v", is, err)
+	}
+
+	// What the socket says, against ss.
+	acked := map[netip.AddrPort]uint64{}
+	var total uint64
+	for _, s := range sockets {
+		if s.Token != info.Token {
+			t.Errorf("%s %v→%v: token %x in ss, %x in the socket's info", s.Proto, s.Local, s.Remote, s.Token, info.Token)
+		}
+		if s.Proto != "tcp" {
+			continue
+		}
+		if s.CC != "cubic" {
+			t.Errorf("subflow %v→%v runs %q, want cubic", s.Local, s.Remote, s.CC)
+		}
+		acked[s.Local] = s.BytesAcked
+		total += s.BytesAcked
+		if s.BytesAcked < size/4 {
+			t.Errorf("subflow %v→%v carried %d of %d bytes", s.Local, s.Remote, s.BytesAcked, size)
+		}
+	}
+	if len(acked) != 2 || total < size {
+		t.Errorf("ss shows %d subflows that carried %d of %d bytes", len(acked), total, size)
+	}
+	if len(info.Subflows) != 2 {
+		t.Errorf("the socket's info shows %d subflows", len(info.Subflows))
+	}
+	for i, s := range info.Subflows {
+		want := p.links[i]
+		if s.Local.Addr() != want.Addr(p.sender) || s.Remote.Addr() != want.Addr(p.receiver) {
+			t.Errorf("subflow %d: %v→%v, want link %d", i, s.Local, s.Remote, i+1)
+		}
+		if s.TCP.Bytes_acked != acked[s.Local] {
+			t.Errorf("subflow %v: %d bytes acked, ss says %d", s.Local, s.TCP.Bytes_acked, acked[s.Local])
+		}
+	}
+	// The content, the 13 bytes before it and the checksum behind it.
+	if want := uint64(size + 13 + 32); info.BytesSent != want || info.BytesAcked != want {
+		t.Errorf("the connection sent %d bytes and had %d acknowledged, want %d", info.BytesSent, info.BytesAcked, want)
+	}
+}
+
+func TestFastTransfer(t *testing.T) {
+	p := newTwoPaths(t, 0)
+	ln := p.listen(t)
+	done := receive(ln)
+	conn := p.dial(t, ln, "cubic", mptcp.Dial)
+	sent, err := mptcp.Send(conn, mptcp.Transfer{Bytes: 1 << 30, Fast: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := <-done; got.err != nil || got.Bytes != 1<<30 || sent.Bytes != 1<<30 {
+		t.Fatalf("sent %d, received %d of %d bytes: %v", sent.Bytes, got.Bytes, 1<<30, got.err)
+	}
+	t.Logf("%.1f Gbit/s", sent.Rate()/1e9)
+}
+
+// abyss takes everything and confirms it.
+type abyss struct{ net.Conn }
+
+func (abyss) Write(p []byte) (int, error) { return len(p), nil }
+func (abyss) Read(p []byte) (int, error)  { clear(p); return len(p), nil }
+
+// A veth link moves some 40 Gbit/s: Fast content has to come much faster.
+func TestFastContentIsNotTheBottleneck(t *testing.T) {
+	r, err := mptcp.Send(abyss{}, mptcp.Transfer{Bytes: 1 << 36, Fast: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Rate() < 1e12 {
+		t.Errorf("content is made at %.1f Gbit/s", r.Rate()/1e9)
+	}
+}
+
+func TestPlainTCP(t *testing.T) {
+	p := newTwoPaths(t, 0)
+	ln := p.listen(t)
+	done := receive(ln)
+	conn := p.dial(t, ln, "reno", mptcp.DialTCP)
+	if is, err := mptcp.IsMPTCP(conn); err != nil || is {
+		t.Errorf("IsMPTCP = %v, %v for a TCP connection", is, err)
+	}
+	if _, err := mptcp.ReadInfo(conn); err == nil {
+		t.Error("ReadInfo worked on a TCP connection")
+	}
+	if cc, err := mptcp.CongestionControl(conn); err != nil || cc != "reno" {
+		t.Errorf("congestion control %q, %v", cc, err)
+	}
+	sent, err := mptcp.Send(conn, mptcp.Transfer{Bytes: 1 << 20, Seed: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := <-done; got.err != nil || got.SHA256 != sent.SHA256 {
+		t.Errorf("received %x, sent %x: %v", got.SHA256, sent.SHA256, got.err)
+	}
+}
+
+func TestFallbackIsSeen(t *testing.T) {
+	p := newTwoPaths(t, 0)
+	var ln net.Listener
+	err := p.receiver.Do(func() (err error) {
+		lc := net.ListenConfig{}
+		lc.SetMultipathTCP(false)
+		ln, err = lc.Listen(t.Context(), "tcp", netip.AddrPortFrom(p.links[0].Addr(p.receiver), 0).String())
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	err = p.sender.Do(func() error {
+		conn, err := mptcp.Dial(t.Context(), ln.Addr().(*net.TCPAddr).AddrPort(), "")
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		if is, err := mptcp.IsMPTCP(conn); err != nil || is {
+			t.Errorf("IsMPTCP = %v, %v towards a TCP listener", is, err)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestUnknownCongestionControl(t *testing.T) {
+	p := newTwoPaths(t, 0)
+	ln := p.listen(t)
+	for _, dial := range []func(context.Context, netip.AddrPort, string) (*net.TCPConn, error){mptcp.Dial, mptcp.DialTCP} {
+		err := p.sender.Do(func() error {
+			conn, err := dial(t.Context(), p.at(ln), "nosuch")
+			if err == nil {
+				conn.Close()
+			}
+			return err
+		})
+		if err == nil || !strings.Contains(err.Error(), `congestion control "nosuch" is not available`) {
+			t.Errorf("error %v", err)
+		}
+	}
+}
+
+func TestNoMPTCPSocket(t *testing.T) {
+	p := newTwoPaths(t, 0)
+	if err := p.receiver.Sysctl("net.mptcp.enabled", "0"); err != nil {
+		t.Fatal(err)
+	}
+	err := p.receiver.Do(func() error {
+		ln, err := mptcp.Listen(netip.AddrPortFrom(p.links[0].Addr(p.receiver), 0), "")
+		if err == nil {
+			ln.Close()
+		}
+		return err
+	})
+	if err == nil || !strings.Contains(err.Error(), "net.mptcp.enabled is 0") {
+		t.Errorf("error %v", err)
+	}
+}
+
+// A receiver that gets other content than was sent must say so, and so must
+// one whose sender goes away.
+func TestReceiveNoticesDamage(t *testing.T) {
+	for name, damage := range map[string]func([]byte) []byte{
+		"flipped bit": func(b []byte) []byte { b[len(b)/2] ^= 1; return b },
+		"cut short":   func(b []byte) []byte { return b[:len(b)/2] },
+	} {
+		t.Run(name, func(t *testing.T) {
+			near, far := net.Pipe()
+			defer near.Close()
+			defer far.Close()
+			recorded := make(chan []byte, 1)
+			go func() {
+				buf := make([]byte, 13+4096+32)
+				n := 0
+				for n < len(buf) {
+					k, err := far.Read(buf[n:])
+					if err != nil {
+						break
+					}
+					n += k
+				}
+				recorded <- buf[:n]
+				far.Close()
+			}()
+			if _, err := mptcp.Send(near, mptcp.Transfer{Bytes: 4096, Seed: 3}); err == nil {
+				t.Error("Send was content without the receiver's confirmation")
+			}
+			bytes := damage(<-recorded)
+
+			a, b := net.Pipe()
+			defer b.Close()
+			go func() {
+				_, _ = a.Write(bytes)
+				_ = a.SetReadDeadline(time.Now().Add(5 * time.Second))
+				_, _ = a.Read(make([]byte, 32))
+				a.Close()
+			}()
+			if name == "cut short" {
+				go func() { time.Sleep(200 * time.Millisecond); a.Close() }()
+			}
+			if _, err := mptcp.Receive(b); err == nil {
+				t.Error("Receive noticed nothing")
+			}
+		})
+	}
+}

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package netlab builds small networks out of network namespaces: hosts with
+// several addresses, routers, and links with a rate, a queue, a delay and
+// loss. It is the only package that runs ip, tc and ss.
+//
+//	lab, err := netlab.New()
+//	defer lab.Close()
+//	server, err := lab.Host("server")
+//	phone, err := lab.Host("phone")
+//	slow := netlab.Shape{Rate: 20e6, Delay: 15 * time.Millisecond, Queue: 50}
+//	wlan, err := lab.Link(server, phone, netlab.LinkOpts{Name: "wlan0", AtoB: slow, BtoA: slow})
+//	err = lab.Route()
+//	err = phone.Do(func() error { … sockets of phone … })
+//
+// A Lab touches nothing outside its own namespaces: no device, address, route
+// or sysctl of the machine's own network. Building (Host, Router, Link, Route)
+// is for one goroutine; Do, Command and Set may be called from several.
+package netlab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+)
+
+// Lab is one network. Labs of several processes live side by side without
+// meeting: each has its own id, and so its own namespace names.
+type Lab struct {
+	id    string
+	entry *os.File // the registry entry, locked while the owner lives
+
+	hosts []*Host
+	links []*Link
+
+	ctx    context.Context // ends with the lab, and with it the commands
+	cancel context.CancelFunc
+
+	netem func() error // why this kernel has no netem, nil when it has
+}
+
+// New starts an empty lab, after sweeping away what dead ones left behind.
+func New() (*Lab, error) {
+	if _, err := Sweep(); err != nil {
+		return nil, err
+	}
+	id, entry, err := register()
+	if errors.Is(err, fs.ErrPermission) {
+		return nil, fmt.Errorf("netlab: making network namespaces needs root: %w", err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("netlab: %w", err)
+	}
+	l := &Lab{id: id, entry: entry}
+	l.ctx, l.cancel = context.WithCancel(context.Background())
+	l.netem = sync.OnceValue(func() error { return Has("netem") })
+	return l, nil
+}
+
+// ID is the lab's short name, which all its namespaces carry.
+func (l *Lab) ID() string { return l.id }
+
+// Close kills the commands still running in the lab, removes its namespaces
+// and with them every device, route and queue, and then its registry entry.
+// It works at any point of building and may be called again. When a namespace
+// cannot be removed the entry stays, so that a later Sweep tries again.
+func (l *Lab) Close() error {
+	if l.entry == nil {
+		return nil
+	}
+	l.cancel()
+	for _, h := range l.hosts {
+		h.nl.Close()
+		h.ns.Close()
+	}
+	_, err := removeNamespaces(l.id)
+	if err == nil {
+		err = os.Remove(l.entry.Name())
+	}
+	err = errors.Join(err, l.entry.Close())
+	l.entry = nil
+	if err != nil {
+		return fmt.Errorf("netlab: close lab %s: %w", l.id, err)
+	}
+	return nil
+}
+
+// Missing names what was asked of the links and this kernel cannot give, one
+// sentence for each direction of a link; it is empty when nothing is missing.
+func (l *Lab) Missing() []string {
+	var missing []string
+	for _, link := range l.links {
+		for _, e := range link.ends {
+			if lacks := e.shape.netemWords(); len(lacks) > 0 && l.netem() != nil {
+				missing = append(missing, fmt.Sprintf("%s → %s (%s): no %s, %v",
+					e.host.name, e.peer.host.name, e.dev, strings.Join(lacks, ", "), l.netem()))
+			}
+		}
+	}
+	return missing
+}
+
+var validName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,31}$`)
+
+// Host adds a host: a namespace that sends each address's traffic through that
+// address's own interface and forwards nothing. The name is 1 to 32 of a-z,
+// 0-9 and "-".
+//
+// Inside, TCP starts out with reno and without memory of former connections,
+// so that no result depends on the machine's own settings.
+func (l *Lab) Host(name string) (*Host, error) { return l.add(name, false) }
+
+// Router adds a host that forwards.
+func (l *Lab) Router(name string) (*Host, error) { return l.add(name, true) }
+
+func (l *Lab) add(name string, forwards bool) (*Host, error) {
+	if !validName.MatchString(name) {
+		return nil, fmt.Errorf("netlab: host name %q: use 1 to 32 of a-z, 0-9 and -", name)
+	}
+	for _, h := range l.hosts {
+		if h.name == name {
+			return nil, fmt.Errorf("netlab: a host named %q is already there", name)
+		}
+	}
+	h, err := newHost(l, name, forwards)
+	if err != nil {
+		return nil, fmt.Errorf("netlab: host %s: %w", name, err)
+	}
+	l.hosts = append(l.hosts, h)
+	return h, nil
+}
+
+// namespaceDir is where ip keeps the named namespaces.
+const namespaceDir = "/run/netns"
+
+func namespacePrefix(id string) string { return "mpcc-" + id + "-" }
+
+// removeNamespaces removes the namespaces of lab id and names them. It goes by
+// what is there rather than by what a Lab remembers: a half-made one counts.
+func removeNamespaces(id string) ([]string, error) {
+	paths, err := filepath.Glob(filepath.Join(namespaceDir, namespacePrefix(id)+"*"))
+	if err != nil {
+		return nil, err
+	}
+	var removed []string
+	var failed error
+	for _, p := range paths {
+		name := filepath.Base(p)
+		if err := runTool("ip", "netns", "delete", name); err != nil {
+			failed = errors.Join(failed, err)
+			continue
+		}
+		removed = append(removed, name)
+	}
+	return removed, failed
+}

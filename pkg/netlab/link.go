@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netlab
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// Shape is what one direction of a link does to packets. The zero Shape is an
+// unlimited link.
+//
+// A packet meets them in this order: loss, then delay, then the queue and the
+// rate. (netem holds the packets in flight and hands them to a token bucket
+// with its own queue. The other way round, netem's limit would count packets in
+// flight as queued; and a sender whose packets wait directly in the bucket is
+// held back by its own kernel, TCP small queues, instead of filling the queue.
+// Where netem is missing that happens: put a router before the bottleneck.)
+type Shape struct {
+	Rate   uint64        // bit/s of Ethernet frames (payload, headers and 14 bytes each); 0: unlimited
+	Queue  int           // frames of 1514 bytes that wait for the rate; 0: 100; the rest is dropped (droptail)
+	Delay  time.Duration // one way, 1 µs to 4 s
+	Jitter time.Duration // the delay varies evenly by ± this much, which reorders packets
+	Loss   float64       // percent of packets lost at random, 0 to 100
+}
+
+// frame is a full Ethernet frame at the veth MTU of 1500 bytes.
+const frame = 1514
+
+const defaultQueue = 100
+
+func (s Shape) check() error {
+	switch {
+	case s.Rate != 0 && s.Rate < 8000:
+		return fmt.Errorf("rate %d bit/s: use 0 for unlimited, or at least 8000", s.Rate)
+	case s.Queue < 0:
+		return fmt.Errorf("queue %d: use 0 for the default, or at least 1", s.Queue)
+	case s.Queue > 0 && s.Rate == 0:
+		return fmt.Errorf("queue %d without a rate: nothing would ever wait in it", s.Queue)
+	case s.Delay < 0 || s.Delay > 4*time.Second:
+		return fmt.Errorf("delay %v: use 0 to 4s", s.Delay)
+	case s.Jitter < 0 || s.Jitter > s.Delay:
+		return fmt.Errorf("jitter %v: use 0 to the delay, %v", s.Jitter, s.Delay)
+	case !(s.Loss >= 0 && s.Loss <= 100):
+		return fmt.Errorf("loss %v %%: use 0 to 100", s.Loss)
+	}
+	return nil
+}
+
+// netemWords names the parts of s that only netem can do.
+func (s Shape) netemWords() []string {
+	var words []string
+	if s.Delay > 0 {
+		words = append(words, "delay")
+	}
+	if s.Jitter > 0 {
+		words = append(words, "jitter")
+	}
+	if s.Loss > 0 {
+		words = append(words, "loss")
+	}
+	return words
+}
+
+// Dir is a direction of a link.
+type Dir int
+
+// The directions of a link, by the order of the hosts given to Lab.Link.
+const (
+	AtoB Dir = iota
+	BtoA
+)
+
+// LinkOpts describes a link. Name is what its interface is called on both
+// hosts (at most 15 characters); without one it is eth0, eth1, … in the order
+// of each host's links.
+type LinkOpts struct {
+	Name       string
+	AtoB, BtoA Shape
+}
+
+// Link joins two hosts: a veth pair with a subnet of its own.
+type Link struct {
+	lab  *Lab
+	ends [2]*end // a, b
+}
+
+// end is one host's side of a link.
+type end struct {
+	host   *Host
+	link   *Link
+	peer   *end
+	dev    string
+	nl     netlink.Link
+	addr   netip.Addr
+	subnet netip.Prefix
+	table  int   // this address's own routing table; 0 on routers
+	shape  Shape // of what this end sends
+	queues string
+	routes []netlink.Route // to put back after the interface was down
+}
+
+// Link joins a and b. The n-th link of a lab is subnet 10.x.y.0/24 with
+// n = 256·x + y, counted from 1; a has address 1 in it and b address 2. Hosts
+// reach addresses beyond their own links after Route.
+func (l *Lab) Link(a, b *Host, o LinkOpts) (*Link, error) {
+	link, err := l.link(a, b, o)
+	if err != nil {
+		return nil, fmt.Errorf("netlab: link %s–%s: %w", a.name, b.name, err)
+	}
+	return link, nil
+}
+
+func (l *Lab) link(a, b *Host, o LinkOpts) (*Link, error) {
+	n := len(l.links) + 1
+	switch {
+	case a == b:
+		return nil, errors.New("needs two hosts")
+	case n > 0xffff:
+		return nil, errors.New("more than 65535 links")
+	}
+	if err := errors.Join(o.AtoB.check(), o.BtoA.check()); err != nil {
+		return nil, err
+	}
+	link := &Link{lab: l}
+	for i, h := range []*Host{a, b} {
+		e := &end{host: h, link: link, dev: o.Name}
+		if e.dev == "" {
+			e.dev = fmt.Sprintf("eth%d", len(h.ends))
+		}
+		e.addr = netip.AddrFrom4([4]byte{10, byte(n >> 8), byte(n), byte(1 + i)})
+		e.subnet = netip.PrefixFrom(e.addr, 24).Masked()
+		if !h.forwards {
+			e.table = 1000 + len(h.ends)
+		}
+		link.ends[i] = e
+	}
+	link.ends[0].peer, link.ends[1].peer = link.ends[1], link.ends[0]
+
+	// Made in the two namespaces at once, so the machine's own never sees it.
+	veth := &netlink.Veth{
+		LinkAttrs:     netlink.LinkAttrs{Name: link.ends[0].dev},
+		PeerName:      link.ends[1].dev,
+		PeerNamespace: netlink.NsFd(int(b.ns)),
+	}
+	switch err := a.nl.LinkAdd(veth); {
+	case errors.Is(err, unix.EOPNOTSUPP):
+		return nil, errors.New("this kernel has no veth")
+	case err != nil:
+		return nil, fmt.Errorf("make the veth pair %s: %w", link.ends[0].dev, err)
+	}
+	a.ends, b.ends = append(a.ends, link.ends[0]), append(b.ends, link.ends[1])
+	l.links = append(l.links, link)
+
+	for _, e := range link.ends {
+		if err := e.configure(); err != nil {
+			return nil, fmt.Errorf("%s on %s: %w", e.dev, e.host.name, err)
+		}
+	}
+	// After both ends are up, so that neither sees a link without carrier.
+	for _, e := range link.ends {
+		if err := e.addOwnRoutes(); err != nil {
+			return nil, fmt.Errorf("%s on %s: %w", e.dev, e.host.name, err)
+		}
+	}
+	if err := link.Set(AtoB, o.AtoB); err != nil {
+		return nil, err
+	}
+	return link, link.Set(BtoA, o.BtoA)
+}
+
+func (e *end) configure() (err error) {
+	h := e.host
+	if e.nl, err = h.nl.LinkByName(e.dev); err != nil {
+		return err
+	}
+	ip := &net.IPNet{IP: e.addr.AsSlice(), Mask: net.CIDRMask(24, 32)}
+	if err := h.nl.AddrAdd(e.nl, &netlink.Addr{IPNet: ip}); err != nil {
+		return fmt.Errorf("add address %v: %w", e.addr, err)
+	}
+	if h.forwards || e.peer.host.forwards {
+		if err := e.sendFrames(); err != nil {
+			return err
+		}
+	}
+	if err := h.nl.LinkSetUp(e.nl); err != nil {
+		return fmt.Errorf("set up: %w", err)
+	}
+	return nil
+}
+
+// sendFrames makes TCP hand over single frames. Left alone it hands over up to
+// 64 kB at once, which a queue counts, delays and loses as one packet.
+// Switching the device's offloads off would not do: TCP always builds large
+// packets and has them cut after the queue. Links to routers do it too,
+// because a later link on the path may be shaped.
+func (e *end) sendFrames() error {
+	if err := e.host.nl.LinkSetGSOMaxSegs(e.nl, 1); err != nil {
+		return fmt.Errorf("limit packets to one frame: %w", err)
+	}
+	return nil
+}
+
+// Addr is h's address on the link; h must be one of its hosts.
+func (k *Link) Addr(h *Host) netip.Addr { return k.end(h).addr }
+
+// Interface is the name of the link's interface on h, one of its hosts.
+func (k *Link) Interface(h *Host) string { return k.end(h).dev }
+
+func (k *Link) end(h *Host) *end {
+	for _, e := range k.ends {
+		if e.host == h {
+			return e
+		}
+	}
+	panic("netlab: " + h.name + " is not on this link")
+}
+
+// Set changes one direction of the link while traffic runs. Packets waiting in
+// the queue stay, except where a rate is first given or taken away. The parts
+// of s that need netem are left out on kernels without it: see Lab.Missing.
+func (k *Link) Set(d Dir, s Shape) error {
+	e := k.ends[d]
+	if err := e.set(s); err != nil {
+		return fmt.Errorf("netlab: %s on %s: %w", e.dev, e.host.name, err)
+	}
+	return nil
+}
+
+func (e *end) set(s Shape) error {
+	if err := s.check(); err != nil {
+		return err
+	}
+	queues, script := s.tc(e.dev, e.link.lab.netem() == nil)
+	if e.queues != queues && e.queues != "" {
+		script = append([]string{"qdisc del dev " + e.dev + " root"}, script...)
+	}
+	if queues != "" {
+		for _, side := range e.link.ends {
+			if err := side.sendFrames(); err != nil {
+				return err
+			}
+		}
+	}
+	if err := e.host.batch("tc", script); err != nil {
+		return err
+	}
+	e.queues, e.shape = queues, s
+	return nil
+}
+
+// Down takes the link away at both ends: nothing passes, and connections that
+// use its addresses have no route. Addresses stay. For a link that swallows
+// packets without a sign set its loss to 100 instead.
+func (k *Link) Down() error {
+	for _, e := range k.ends {
+		if err := e.host.nl.LinkSetDown(e.nl); err != nil {
+			return fmt.Errorf("netlab: set %s on %s down: %w", e.dev, e.host.name, err)
+		}
+	}
+	return nil
+}
+
+// Up brings a link back after Down, with its routes.
+func (k *Link) Up() error {
+	for _, e := range k.ends {
+		if err := e.host.nl.LinkSetUp(e.nl); err != nil {
+			return fmt.Errorf("netlab: set %s on %s up: %w", e.dev, e.host.name, err)
+		}
+	}
+	for _, e := range k.ends {
+		for _, r := range e.routes {
+			if err := e.host.nl.RouteReplace(&r); err != nil {
+				return fmt.Errorf("netlab: put back route %v of %s: %w", r.Dst, e.host.name, err)
+			}
+		}
+	}
+	return nil
+}
