@@ -2,6 +2,80 @@
 
 package loader
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+	"strings"
 
-func explain(what string, err error) error { return fmt.Errorf("%s: %w", what, err) }
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"github.com/mpcc/mpcc/pkg/catalog"
+)
+
+// What a caller tells apart, by exit code for one.
+var (
+	// ErrNotLoaded is wrapped when there is nothing of mpcc to work on.
+	ErrNotLoaded = errors.New("not loaded")
+	// ErrUnsupported is wrapped when this kernel lacks what is needed.
+	ErrUnsupported = errors.New("this kernel cannot do it")
+)
+
+// plainError is a message for people that still is one of the errors above, or carries a log.
+type plainError struct {
+	message string
+	kind    error
+	cause   error
+}
+
+func (e *plainError) Error() string { return e.message }
+
+func (e *plainError) Unwrap() []error {
+	var all []error
+	for _, err := range []error{e.kind, e.cause} {
+		if err != nil {
+			all = append(all, err)
+		}
+	}
+	return all
+}
+
+func unsupported(format string, args ...any) error {
+	return &plainError{message: fmt.Sprintf(format, args...), kind: ErrUnsupported}
+}
+
+func notLoaded(e catalog.Entry) error {
+	return &plainError{message: e.Name + " is not loaded; mpcc load " + e.Name + " loads it", kind: ErrNotLoaded}
+}
+
+// explain puts an error of bpf(2) into the user's words. The verifier's log stays in the chain.
+func explain(what string, err error) error {
+	var verifier *ebpf.VerifierError
+	say := func(kind error, format string, args ...any) error {
+		return &plainError{message: what + ": " + fmt.Sprintf(format, args...), kind: kind, cause: err}
+	}
+	switch {
+	case errors.As(err, &verifier):
+		return say(ErrUnsupported, "the BPF verifier of this kernel (%s) refuses the program; --debug shows its log", release())
+	case errors.Is(err, ebpf.ErrMapIncompatible):
+		return say(nil, "the maps under %s are those of another version of mpcc; mpcc unload --all removes them", mapDir)
+	case errors.Is(err, ebpf.ErrNotSupported):
+		return say(ErrUnsupported, "this kernel (%s) lacks a BPF feature: %v", release(), err)
+	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES):
+		return say(nil, "not permitted; it takes root, or the capabilities CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN")
+	case errors.Is(err, unix.EEXIST):
+		return say(nil, "the name is taken by another congestion control")
+	case errors.Is(err, unix.ENOMEM):
+		return say(nil, "the kernel is out of memory for BPF")
+	}
+	return &plainError{message: what + ": " + strings.ReplaceAll(err.Error(), "\n", " "), cause: err}
+}
+
+// VerifierLog gives the kernel's log of a refused program, for those who ask.
+func VerifierLog(err error) string {
+	var verifier *ebpf.VerifierError
+	if !errors.As(err, &verifier) {
+		return ""
+	}
+	return fmt.Sprintf("%+v", verifier)
+}

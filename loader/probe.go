@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package loader
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/cilium/ebpf/btf"
+	"golang.org/x/sys/unix"
+
+	"github.com/mpcc/mpcc/pkg/catalog"
+)
+
+// Feature is something of the kernel that mpcc stands on.
+type Feature struct {
+	Name    string `json:"name"`
+	Present bool   `json:"present"`
+	Mend    string `json:"mend,omitempty"` // how to get it, where it is absent
+}
+
+// kernelFeature is looked up in the kernel's own types, never by its version: distributions backport.
+type kernelFeature struct {
+	name, mend string
+	inBTF      func(*btf.Spec) bool
+}
+
+func hasStruct(name string) func(*btf.Spec) bool {
+	return func(s *btf.Spec) bool {
+		var t *btf.Struct
+		return s.TypeByName(name, &t) == nil
+	}
+}
+
+func hasFunc(name string) func(*btf.Spec) bool {
+	return func(s *btf.Spec) bool {
+		var t *btf.Func
+		return s.TypeByName(name, &t) == nil
+	}
+}
+
+var ccFeatures = []kernelFeature{
+	{"Multipath TCP", "it is built without CONFIG_MPTCP", hasStruct("mptcp_subflow_context")},
+	{"BPF congestion control", "it is built without CONFIG_BPF_JIT or CONFIG_BPF_SYSCALL", hasStruct("bpf_struct_ops_tcp_congestion_ops")},
+	{"struct_ops links", "they came with Linux 6.4", hasStruct("bpf_struct_ops_link")},
+	{"bpf_rdonly_cast", "it came with Linux 6.2", hasFunc("bpf_rdonly_cast")},
+}
+
+// Probe lists what this kernel has of the features that an algorithm of this kind needs.
+func Probe(_ catalog.Kind) []Feature {
+	spec, err := btf.LoadKernelSpec()
+	if err != nil {
+		return []Feature{{Name: "BTF (type information)", Mend: "it is built without CONFIG_DEBUG_INFO_BTF"}}
+	}
+	features := []Feature{{Name: "BTF (type information)", Present: true}}
+	for _, f := range ccFeatures {
+		got := Feature{Name: f.name, Present: f.inBTF(spec)}
+		if !got.Present {
+			got.Mend = f.mend
+		}
+		features = append(features, got)
+	}
+	jit := Feature{Name: "BPF JIT"}
+	if b, err := os.ReadFile("/proc/sys/net/core/bpf_jit_enable"); err == nil && strings.TrimSpace(string(b)) != "0" {
+		jit.Present = true
+	} else {
+		jit.Mend = "turn it on: sysctl net.core.bpf_jit_enable=1"
+	}
+	return append(features, jit)
+}
+
+// missing is the error of a kernel that cannot carry the algorithm.
+func missing(e catalog.Entry) error {
+	for _, f := range Probe(e.Kind) {
+		if !f.Present {
+			return unsupported("this kernel (%s) cannot run %s: it has no %s (%s)", release(), e.Name, f.Name, f.Mend)
+		}
+	}
+	return nil
+}
+
+// Check says whether an algorithm could be attached here, without attaching it.
+func Check(e catalog.Entry) error {
+	if err := missing(e); err != nil {
+		return err
+	}
+	if err := checkRights(); err != nil {
+		return err
+	}
+	return verify(e, nil)
+}
+
+// release is the kernel's, for messages only.
+func release() string {
+	var u unix.Utsname
+	if unix.Uname(&u) != nil {
+		return "unknown"
+	}
+	return unix.ByteSliceToString(u.Release[:])
+}
+
+// Release names the running kernel.
+func Release() string { return release() }
+
+func checkFS() error {
+	var st unix.Statfs_t
+	if err := unix.Statfs(bpffs, &st); err != nil || st.Type != unix.BPF_FS_MAGIC {
+		return fmt.Errorf("%s is not a BPF file system; mount it: mount -t bpf bpf %s", bpffs, bpffs)
+	}
+	return nil
+}
+
+// checkRights looks before anything is touched, so that an unprivileged user gets one clear line.
+func checkRights() error {
+	b, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return err
+	}
+	_, rest, ok := strings.Cut(string(b), "\nCapEff:")
+	if !ok {
+		return errors.New("/proc/self/status has no CapEff")
+	}
+	line, _, _ := strings.Cut(rest, "\n")
+	caps, err := strconv.ParseUint(strings.TrimSpace(line), 16, 64)
+	if err != nil {
+		return err
+	}
+	has := func(c uint) bool { return caps&(1<<c) != 0 }
+	admin := has(unix.CAP_SYS_ADMIN)
+	if (has(unix.CAP_BPF) || admin) && (has(unix.CAP_PERFMON) || admin) && has(unix.CAP_NET_ADMIN) {
+		return nil
+	}
+	return errors.New("no privileges: it takes root, or the capabilities CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN")
+}

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package telemetry turns the pinned maps into Go values with units. The types of the maps are
+// generated from bpf/include/mpcc/telemetry.h, which says what each field means.
+package telemetry
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"math"
+	"net/netip"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mpcc/mpcc/bpf/obj"
+	"github.com/mpcc/mpcc/loader"
+)
+
+// infiniteSsthresh is what the kernel starts with.
+const infiniteSsthresh = math.MaxInt32
+
+// Subflow is the live state of one subflow, or of a TCP connection that is not multipath.
+type Subflow struct {
+	ID            uint64         `json:"id"`         // as long as the machine runs
+	Token         Token          `json:"token"`      // of the connection, as ss -M shows it; 0 = not multipath
+	SubflowID     uint32         `json:"subflow_id"` // as ip mptcp monitor counts them
+	LocalID       uint8          `json:"local_id"`
+	RemoteID      uint8          `json:"remote_id"`
+	CC            string         `json:"cc"`
+	Netns         uint64         `json:"netns"` // inode number
+	NetnsName     string         `json:"netns_name,omitempty"`
+	Interface     string         `json:"interface"`
+	Ifindex       uint32         `json:"ifindex"`
+	Local         netip.AddrPort `json:"local"`
+	Remote        netip.AddrPort `json:"remote"`
+	Backup        bool           `json:"backup"`
+	Cwnd          uint32         `json:"cwnd_packets"`
+	Ssthresh      *uint32        `json:"ssthresh_packets"` // null before the first loss
+	MSS           uint32         `json:"mss_bytes"`
+	SRTT          Micros         `json:"srtt_us"`
+	BaseRTT       Micros         `json:"base_rtt_us"`
+	DeliveryRate  uint64         `json:"delivery_rate_bytes_per_second"`
+	BytesSent     uint64         `json:"bytes_sent"` // with retransmissions
+	BytesAcked    uint64         `json:"bytes_acked"`
+	BytesReceived uint64         `json:"bytes_received"`
+	BytesRetrans  uint64         `json:"bytes_retransmitted"`
+	Retrans       uint32         `json:"segments_retransmitted"`
+	Losses        uint32         `json:"loss_events"`
+	Coupling      float64        `json:"coupling"`      // the algorithm's own quantity; mpcc list -v names it
+	Energy        *float64       `json:"energy_joules"` // modelled; null without a profile for the interface
+	Age           Seconds        `json:"age_seconds"`
+	Updated       Seconds        `json:"updated_seconds_ago"`
+}
+
+// Token identifies an MPTCP connection, in hex as ss prints it.
+type Token uint32
+
+func (t Token) String() string { return fmt.Sprintf("%08x", uint32(t)) }
+
+// MarshalText writes the token as ss does.
+func (t Token) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
+
+// Micros is a duration that JSON shows in microseconds.
+type Micros time.Duration
+
+// MarshalJSON writes microseconds, with the fraction that the kernel keeps.
+func (m Micros) MarshalJSON() ([]byte, error) {
+	return json.Marshal(float64(m) / float64(time.Microsecond))
+}
+
+// Seconds is a duration that JSON shows in seconds.
+type Seconds time.Duration
+
+// MarshalJSON writes seconds.
+func (s Seconds) MarshalJSON() ([]byte, error) { return json.Marshal(time.Duration(s).Seconds()) }
+
+// Total is what a congestion control did on an interface of a namespace, ended subflows included.
+type Total struct {
+	CC            string  `json:"cc"`
+	Netns         uint64  `json:"netns"`
+	NetnsName     string  `json:"netns_name,omitempty"`
+	Interface     string  `json:"interface"`
+	Ifindex       uint32  `json:"ifindex"`
+	Opened        uint64  `json:"subflows_opened"`
+	Closed        uint64  `json:"subflows_closed"`
+	BytesAcked    uint64  `json:"bytes_acked"`
+	BytesReceived uint64  `json:"bytes_received"`
+	BytesRetrans  uint64  `json:"bytes_retransmitted"`
+	Retrans       uint64  `json:"segments_retransmitted"`
+	Losses        uint64  `json:"loss_events"`
+	Energy        float64 `json:"energy_joules"` // modelled
+	RTTSum        Seconds `json:"-"`
+	// RTT counts refreshes by smoothed RTT: bucket i holds those of at most RTTBound(i), the last one
+	// whatever is longer too.
+	RTT []uint64 `json:"-"`
+}
+
+// RTTBound is the inclusive upper bound of bucket i of Total.RTT: 2^(i-20) s.
+func RTTBound(i int) float64 { return math.Ldexp(1, i-20) }
+
+// Lost counts what could not be recorded, because a map was full or a connection too wide.
+type Lost struct {
+	Subflows uint64 `json:"subflows"`
+	Totals   uint64 `json:"totals"`
+	Siblings uint64 `json:"siblings"`
+}
+
+// Snapshot is everything the maps hold at one time.
+type Snapshot struct {
+	Subflows []Subflow `json:"subflows"`
+	Totals   []Total   `json:"totals"`
+	Lost     Lost      `json:"lost"`
+}
+
+// Source is where snapshots come from: the pinned maps.
+type Source struct{ maps *loader.Maps }
+
+// Open opens the pinned maps; loader.ErrNotLoaded where there are none.
+func Open() (*Source, error) {
+	maps, err := loader.OpenMaps()
+	if err != nil {
+		return nil, err
+	}
+	return &Source{maps}, nil
+}
+
+// Close lets go of the maps.
+func (s *Source) Close() { s.maps.Close() }
+
+// Read takes a snapshot: subflows by connection and id, totals by congestion control and interface.
+func (s *Source) Read() (Snapshot, error) {
+	var snap Snapshot
+	names := loader.NetnsNames()
+	now, err := monotonic()
+	if err != nil {
+		return snap, err
+	}
+	subflows, err := s.maps.Subflows()
+	if err != nil {
+		return snap, err
+	}
+	for id, raw := range subflows {
+		snap.Subflows = append(snap.Subflows, subflowOf(id, &raw, names, now))
+	}
+	slices.SortFunc(snap.Subflows, func(a, b Subflow) int {
+		return cmp.Or(cmp.Compare(a.Netns, b.Netns), cmp.Compare(a.Token, b.Token),
+			cmp.Compare(a.SubflowID, b.SubflowID), cmp.Compare(a.ID, b.ID))
+	})
+	totals, err := s.maps.Totals()
+	if err != nil {
+		return snap, err
+	}
+	for key, raw := range totals {
+		snap.Totals = append(snap.Totals, totalOf(key, &raw, names))
+	}
+	slices.SortFunc(snap.Totals, func(a, b Total) int {
+		return cmp.Or(cmp.Compare(a.CC, b.CC), cmp.Compare(a.Netns, b.Netns), cmp.Compare(a.Ifindex, b.Ifindex))
+	})
+	counters, err := s.maps.Counters()
+	snap.Lost = Lost{Subflows: counters.LostSubflows, Totals: counters.LostTotals, Siblings: counters.LostSiblings}
+	return snap, err
+}
+
+func subflowOf(id uint64, s *obj.MapsMpccSubflow, names map[uint64]string, now time.Duration) Subflow {
+	f := Subflow{
+		ID: id, Token: Token(s.Token), SubflowID: s.SubflowId, LocalID: s.LocalId, RemoteID: s.RemoteId,
+		CC: loader.CString(s.Cc[:]), Netns: uint64(s.Netns), NetnsName: names[uint64(s.Netns)],
+		Interface: loader.CString(s.Ifname[:]), Ifindex: s.Ifindex,
+		Local: address(s.Family, s.Local, s.LocalPort), Remote: address(s.Family, s.Remote, s.RemotePort),
+		Backup: s.Backup != 0, Cwnd: s.Cwnd, MSS: s.Mss,
+		SRTT:         Micros(time.Duration(s.SrttUs8) * time.Microsecond / 8),
+		BaseRTT:      Micros(time.Duration(s.BaseRttUs) * time.Microsecond),
+		DeliveryRate: s.DeliveryRate, BytesSent: s.BytesSent, BytesAcked: s.BytesAcked,
+		BytesReceived: s.BytesReceived, BytesRetrans: s.BytesRetrans, Retrans: s.Retrans, Losses: s.Losses,
+		Coupling: math.Ldexp(float64(s.Coupling.Value.M), int(s.Coupling.Value.E)),
+		Age:      Seconds(now - time.Duration(s.OpenedUs)*time.Microsecond),
+		Updated:  Seconds(now - time.Duration(s.UpdatedUs)*time.Microsecond),
+	}
+	if s.Coupling.Negative != 0 {
+		f.Coupling = -f.Coupling
+	}
+	if s.Ssthresh < infiniteSsthresh {
+		f.Ssthresh = &s.Ssthresh
+	}
+	if s.Priced != 0 || s.EnergyNj != 0 {
+		joules := float64(s.EnergyNj) / 1e9
+		f.Energy = &joules
+	}
+	return f
+}
+
+func totalOf(key obj.MapsMpccTotalKey, t *obj.MapsMpccTotal, names map[uint64]string) Total {
+	return Total{
+		CC: loader.CString(key.Cc[:]), Netns: uint64(key.Netns), NetnsName: names[uint64(key.Netns)],
+		Interface: loader.CString(t.Ifname[:]), Ifindex: key.Ifindex,
+		Opened: t.Opened, Closed: t.Closed, BytesAcked: t.BytesAcked, BytesReceived: t.BytesReceived,
+		BytesRetrans: t.BytesRetrans, Retrans: t.Retrans, Losses: t.Losses,
+		Energy: float64(t.EnergyNj) / 1e9,
+		RTTSum: Seconds(time.Duration(t.RttSumUs) * time.Microsecond), RTT: slices.Clone(t.Rtt[:]),
+	}
+}
+
+func address(family uint8, b [16]uint8, port uint16) netip.AddrPort {
+	addr := netip.AddrFrom16(b).Unmap()
+	if family == unix.AF_INET {
+		addr = netip.AddrFrom4([4]byte(b[:4]))
+	}
+	return netip.AddrPortFrom(addr, port)
+}
+
+func monotonic() (time.Duration, error) {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
+		return 0, err
+	}
+	return time.Duration(ts.Nano()), nil
+}
