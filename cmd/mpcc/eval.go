@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mpcc/mpcc/loader"
+)
+
+func newEvalCommand() *cobra.Command {
+	var set []string
+	c := &cobra.Command{
+		Use:   "eval NAME [FILE]",
+		Short: "Run one decision of an algorithm on given numbers",
+		Long: `eval reads a connection's subflows as JSON from FILE or standard input, runs the
+algorithm's own bytecode on them in the kernel, and writes what it decides for each:
+the increase per acknowledged segment and the window after a loss, in packets, and the
+quantity that couples the subflows.`,
+		Example:           `  echo '{"subflows":[{"cwnd":10,"srtt_us":50000},{"cwnd":20,"srtt_us":100000}]}' | mpcc eval lia`,
+		Args:              args(cobra.RangeArgs(1, 2)),
+		ValidArgsFunction: completeNames,
+		RunE: func(c *cobra.Command, names []string) error {
+			e, err := find(names[0])
+			if err != nil {
+				return err
+			}
+			values, err := settings(set)
+			if err != nil {
+				return err
+			}
+			in := c.InOrStdin()
+			if len(names) == 2 {
+				f, err := os.Open(names[1])
+				if err != nil {
+					return err
+				}
+				defer f.Close()
+				in = f
+			}
+			input, err := io.ReadAll(in)
+			if err != nil {
+				return err
+			}
+			ev, err := loader.NewEvaluator(e, values)
+			if err != nil {
+				return err
+			}
+			defer ev.Close()
+			output, err := ev.EvalJSON(input)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintln(c.OutOrStdout(), string(output))
+			return nil
+		},
+	}
+	c.Flags().StringArrayVar(&set, "set", nil, "set a tunable, name=value; mpcc list -v shows them")
+	return c
+}

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mpcc/mpcc/loader"
+	"github.com/mpcc/mpcc/pkg/catalog"
+)
+
+type listed struct {
+	Name           string           `json:"name"`
+	Title          string           `json:"title"`
+	Source         string           `json:"source"`
+	Rule           string           `json:"rule"`
+	Coupling       string           `json:"coupling"`
+	Reconstruction string           `json:"reconstruction,omitempty"`
+	Tunables       []loader.Tunable `json:"tunables"`
+	Loaded         bool             `json:"loaded"`
+}
+
+func newListCommand() *cobra.Command {
+	var verbose, asJSON bool
+	c := &cobra.Command{
+		Use:   "list",
+		Short: "List the algorithms, their sources and tunables",
+		Args:  args(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error {
+			all, err := catalogue()
+			if err != nil {
+				return err
+			}
+			switch {
+			case asJSON:
+				return writeJSON(c.OutOrStdout(), all)
+			case verbose:
+				printVerbose(c.OutOrStdout(), all)
+				return nil
+			}
+			return printList(c.OutOrStdout(), all)
+		},
+	}
+	c.Flags().BoolVarP(&verbose, "verbose", "v", false, "show rule, source and tunables")
+	c.Flags().BoolVarP(&asJSON, "json", "j", false, "write JSON")
+	return c
+}
+
+func catalogue() ([]listed, error) {
+	loaded := map[string]bool{}
+	for _, e := range loader.Loaded() {
+		loaded[e.ID()] = true
+	}
+	var all []listed
+	for _, e := range catalog.Entries {
+		tunables, err := loader.Tunables(e)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, listed{
+			Name: e.ID(), Title: e.Title, Source: e.Source, Rule: e.Rule, Coupling: e.Coupling,
+			Reconstruction: e.Reconstruction, Tunables: tunables, Loaded: loaded[e.ID()],
+		})
+	}
+	return all, nil
+}
+
+func printList(w io.Writer, all []listed) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "NAME\tLOADED\tTITLE\tSOURCE")
+	for _, l := range all {
+		loaded := "-"
+		if l.Loaded {
+			loaded = "yes"
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", l.Name, loaded, l.Title, l.Source)
+	}
+	return t.Flush()
+}
+
+func printVerbose(w io.Writer, all []listed) {
+	for i, l := range all {
+		if i > 0 {
+			fmt.Fprintln(w)
+		}
+		fmt.Fprintf(w, "%s  %s\n  source    %s\n  rule      %s\n  coupling  %s\n", l.Name, l.Title, l.Source, l.Rule, l.Coupling)
+		if l.Reconstruction != "" {
+			fmt.Fprintf(w, "  reconstruction: %s\n", l.Reconstruction)
+		}
+		for _, t := range l.Tunables {
+			fmt.Fprintf(w, "  --set %s=%s  (%s) %s\n", t.Name, t.Default, t.Range(), t.Meaning)
+		}
+	}
+}

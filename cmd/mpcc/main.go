@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command mpcc brings Multipath TCP's congestion controls to the running kernel. Here are flags, words
+// and exit codes; what they do is in loader and pkg.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mpcc/mpcc/loader"
+)
+
+// version is set by the build.
+var version = "unknown"
+
+// Exit codes.
+const (
+	exitError       = 1
+	exitUsage       = 2
+	exitNotLoaded   = 3
+	exitUnsupported = 4
+)
+
+type usageErr struct{ error }
+
+func usageError(format string, args ...any) error { return usageErr{fmt.Errorf(format, args...)} }
+
+func main() {
+	if err := run(os.Args[1:]); err != nil {
+		os.Exit(exitCode(err))
+	}
+}
+
+func run(args []string) error {
+	root := newRootCommand()
+	root.SetArgs(args)
+	err := root.Execute()
+	if err == nil {
+		return nil
+	}
+	fmt.Fprintln(os.Stderr, "mpcc:", err)
+	if debug, _ := root.PersistentFlags().GetBool("debug"); debug {
+		if log := loader.VerifierLog(err); log != "" {
+			fmt.Fprintln(os.Stderr, log)
+		}
+	}
+	return err
+}
+
+func exitCode(err error) int {
+	var usage usageErr
+	switch {
+	case errors.As(err, &usage):
+		return exitUsage
+	case errors.Is(err, loader.ErrNotLoaded):
+		return exitNotLoaded
+	case errors.Is(err, loader.ErrUnsupported):
+		return exitUnsupported
+	}
+	return exitError
+}
+
+func newRootCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "mpcc",
+		Short: "Multipath TCP congestion controls for the kernel you run",
+		Long: `mpcc attaches Multipath TCP's congestion controls to the running kernel as BPF
+programs, shows what each subflow does, and takes them away again.
+
+Exit codes: 0 done, 1 error, 2 usage, 3 not loaded, 4 this kernel can't.`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          args(cobra.NoArgs),
+		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	root.PersistentFlags().BoolP("debug", "d", false, "show the kernel's verifier log with an error")
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageErr{err} })
+	root.AddCommand(
+		newListCommand(), newDoctorCommand(),
+		newLoadCommand(), newSwitchCommand(), newUnloadCommand(),
+		newStatusCommand(), newEvalCommand(),
+		newEnergyCommand(), newExporterCommand(),
+		newVersionCommand(), newManCommand(),
+	)
+	return root
+}
+
+// args makes a wrong number of arguments a usage error.
+func args(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(c *cobra.Command, given []string) error {
+		if err := check(c, given); err != nil {
+			return usageError("%w; see %s --help", err, c.CommandPath())
+		}
+		return nil
+	}
+}

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mpcc/mpcc/pkg/catalog"
+)
+
+// find makes an unknown name a usage error.
+func find(name string) (catalog.Entry, error) {
+	e, err := catalog.Find(name)
+	if err != nil {
+		return e, usageErr{err}
+	}
+	return e, nil
+}
+
+// completeNames completes algorithm names on the command line.
+func completeNames(_ *cobra.Command, given []string, prefix string) ([]string, cobra.ShellCompDirective) {
+	if len(given) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	var names []string
+	for _, e := range catalog.Entries {
+		if strings.HasPrefix(e.Name, prefix) {
+			names = append(names, e.Name+"\t"+e.Title)
+		}
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}
+
+// settings reads --set name=value.
+func settings(given []string) (map[string]string, error) {
+	set := map[string]string{}
+	for _, s := range given {
+		name, value, ok := strings.Cut(s, "=")
+		if !ok || name == "" {
+			return nil, usageError("--set %s: say name=value", s)
+		}
+		set[name] = value
+	}
+	return set, nil
+}
+
+// writeJSON writes a value for programs to read.
+func writeJSON(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	return enc.Encode(v)
+}
