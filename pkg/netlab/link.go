@@ -77,9 +77,9 @@ const (
 	BtoA
 )
 
-// LinkOpts describes a link. Name is what its interface is called on both
-// hosts (at most 15 characters); without one it is eth0, eth1, … in the order
-// of each host's links.
+// LinkOpts describes a link. Name is what its interface is called on hosts (at
+// most 15 characters). Without one, and on routers, it is eth0, eth1, … in the
+// order of the host's links.
 type LinkOpts struct {
 	Name       string
 	AtoB, BtoA Shape
@@ -131,7 +131,7 @@ func (l *Lab) link(a, b *Host, o LinkOpts) (*Link, error) {
 	link := &Link{lab: l}
 	for i, h := range []*Host{a, b} {
 		e := &end{host: h, link: link, dev: o.Name}
-		if e.dev == "" {
+		if e.dev == "" || h.forwards {
 			e.dev = fmt.Sprintf("eth%d", len(h.ends))
 		}
 		e.addr = netip.AddrFrom4([4]byte{10, byte(n >> 8), byte(n), byte(1 + i)})
@@ -163,7 +163,9 @@ func (l *Lab) link(a, b *Host, o LinkOpts) (*Link, error) {
 			return nil, fmt.Errorf("%s on %s: %w", e.dev, e.host.name, err)
 		}
 	}
-	// After both ends are up, so that neither sees a link without carrier.
+	if err := link.up(); err != nil {
+		return nil, err
+	}
 	for _, e := range link.ends {
 		if err := e.addOwnRoutes(); err != nil {
 			return nil, fmt.Errorf("%s on %s: %w", e.dev, e.host.name, err)
@@ -189,8 +191,33 @@ func (e *end) configure() (err error) {
 			return err
 		}
 	}
-	if err := h.nl.LinkSetUp(e.nl); err != nil {
-		return fmt.Errorf("set up: %w", err)
+	return nil
+}
+
+// up sets both ends up and returns when packets pass: the kernel starts the
+// queue of the first end only some time after the second is up, and drops what
+// comes before.
+func (k *Link) up() error {
+	for _, e := range k.ends {
+		if err := e.host.nl.LinkSetUp(e.nl); err != nil {
+			return fmt.Errorf("set %s on %s up: %w", e.dev, e.host.name, err)
+		}
+	}
+	deadline := time.Now().Add(5 * time.Second)
+	for _, e := range k.ends {
+		for {
+			l, err := e.host.nl.LinkByIndex(e.nl.Attrs().Index)
+			if err != nil {
+				return fmt.Errorf("look at %s on %s: %w", e.dev, e.host.name, err)
+			}
+			if l.Attrs().OperState == netlink.OperUp {
+				break
+			}
+			if time.Now().After(deadline) {
+				return fmt.Errorf("%s on %s is %v 5 s after it was set up", e.dev, e.host.name, l.Attrs().OperState)
+			}
+			time.Sleep(time.Millisecond)
+		}
 	}
 	return nil
 }
@@ -269,10 +296,8 @@ func (k *Link) Down() error {
 
 // Up brings a link back after Down, with its routes.
 func (k *Link) Up() error {
-	for _, e := range k.ends {
-		if err := e.host.nl.LinkSetUp(e.nl); err != nil {
-			return fmt.Errorf("netlab: set %s on %s up: %w", e.dev, e.host.name, err)
-		}
+	if err := k.up(); err != nil {
+		return fmt.Errorf("netlab: %w", err)
 	}
 	for _, e := range k.ends {
 		for _, r := range e.routes {

@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netlab_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/mpcc/mpcc/pkg/mptcp"
+	"github.com/mpcc/mpcc/pkg/netlab"
+)
+
+// goodput moves content by one TCP connection and returns its rate in bit/s.
+func goodput(t *testing.T, from, to *netlab.Host, dst netip.Addr, bytes int64) float64 {
+	t.Helper()
+	var ln *mptcp.Listener
+	err := to.Do(func() (err error) {
+		ln, err = mptcp.Listen(netip.AddrPortFrom(dst, 0), "")
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	received := make(chan error, 1)
+	go func() {
+		conn, err := ln.Accept()
+		if err == nil {
+			defer conn.Close()
+			_, err = mptcp.Receive(conn)
+		}
+		received <- err
+	}()
+	var sent mptcp.Result
+	err = from.Do(func() error {
+		conn, err := mptcp.DialTCP(context.Background(), ln.Addr(), "")
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		sent, err = mptcp.Send(conn, mptcp.Transfer{Bytes: bytes, Seed: 1})
+		return err
+	})
+	if err := errors.Join(err, <-received); err != nil {
+		t.Fatal(err)
+	}
+	return sent.Rate()
+}
+
+// A full frame of 1514 bytes carries 1448 (with timestamps) or 1460 bytes of
+// content.
+func wantRate(t *testing.T, what string, got, asked float64) {
+	t.Helper()
+	t.Logf("%s: %.2f Mbit/s of content at %.0f Mbit/s", what, got/1e6, asked/1e6)
+	if got < asked*1448/1514*0.93 || got > asked*1460/1514*1.01 {
+		t.Errorf("%s: %.2f Mbit/s of content over a link of %.0f", what, got/1e6, asked/1e6)
+	}
+}
+
+func TestRate(t *testing.T) {
+	lab := newLab(t)
+	a, b := addHost(t, lab, "a"), addHost(t, lab, "b")
+	link := addLink(t, lab, a, b, netlab.LinkOpts{
+		AtoB: netlab.Shape{Rate: 20e6},
+		BtoA: netlab.Shape{Rate: 40e6},
+	})
+	wantRate(t, "a to b", goodput(t, a, b, link.Addr(b), 3<<20), 20e6)
+	if size := packetSize(t, a, link); size < 1400 || size > 1514 {
+		t.Errorf("a packet has %d bytes on average: TCP hands over more than frames", size)
+	}
+	wantRate(t, "b to a", goodput(t, b, a, link.Addr(a), 6<<20), 40e6)
+
+	if err := link.Set(netlab.AtoB, netlab.Shape{Rate: 10e6}); err != nil {
+		t.Fatal(err)
+	}
+	wantRate(t, "a to b, now slower", goodput(t, a, b, link.Addr(b), 2<<20), 10e6)
+	wantRate(t, "b to a, as before", goodput(t, b, a, link.Addr(a), 6<<20), 40e6)
+
+	if err := link.Set(netlab.AtoB, netlab.Shape{}); err != nil {
+		t.Fatal(err)
+	}
+	if got := goodput(t, a, b, link.Addr(b), 16<<20); got < 100e6 {
+		t.Errorf("a to b, unlimited: %.1f Mbit/s", got/1e6)
+	}
+}
+
+// packetSize is the mean size of what h has sent on the link, in bytes.
+func packetSize(t *testing.T, h *netlab.Host, link *netlab.Link) uint64 {
+	t.Helper()
+	stats := statistics(t, h, link.Interface(h))
+	return stats.TxBytes / stats.TxPackets
+}
+
+func statistics(t *testing.T, h *netlab.Host, dev string) (stats netlink.LinkStatistics) {
+	t.Helper()
+	err := h.Do(func() error {
+		l, err := netlink.LinkByName(dev)
+		if err == nil {
+			stats = *l.Attrs().Statistics
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return stats
+}
+
+// Of a burst that comes at once, the queue keeps what fits in it.
+func TestQueue(t *testing.T) {
+	lab := newLab(t)
+	a, b := addHost(t, lab, "a"), addHost(t, lab, "b")
+	const queue = 30
+	link := addLink(t, lab, a, b, netlab.LinkOpts{AtoB: netlab.Shape{Rate: 2e6, Queue: queue}})
+	// Two frames pass at once and one may leave (in 6 ms) while the burst comes.
+	if n := burst(t, a, b, link, 300); n < queue || n > queue+4 {
+		t.Errorf("%d frames of a burst passed a queue of %d", n, queue)
+	}
+	if err := link.Set(netlab.AtoB, netlab.Shape{Rate: 2e6, Queue: 2 * queue}); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(50 * time.Millisecond)
+	if n := burst(t, a, b, link, 300); n < 2*queue || n > 2*queue+4 {
+		t.Errorf("%d frames of a burst passed a queue of %d", n, 2*queue)
+	}
+}
+
+// burst sends n full frames at once and counts those that arrive.
+func burst(t *testing.T, a, b *netlab.Host, link *netlab.Link, n int) int {
+	t.Helper()
+	var in, out *net.UDPConn
+	err := b.Do(func() (err error) {
+		in, err = net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(link.Addr(b), 0)))
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	err = a.Do(func() (err error) {
+		out, err = net.DialUDP("udp4", nil, in.LocalAddr().(*net.UDPAddr))
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	// Room for all of it, so that the sender does not wait for the queue.
+	raw, err := out.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var setErr error
+	err = raw.Control(func(fd uintptr) {
+		setErr = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, 8<<20)
+	})
+	if err := errors.Join(err, setErr); err != nil {
+		t.Fatal(err)
+	}
+	if err := exchange(a, b, link.Addr(a), link.Addr(b)); err != nil { // neighbours known
+		t.Fatal(err)
+	}
+	payload := make([]byte, 1514-14-20-8)
+	for range n {
+		// An error is the queue's word that it dropped a frame.
+		if _, err := out.Write(payload); err != nil && !errors.Is(err, unix.ENOBUFS) {
+			t.Fatal(err)
+		}
+	}
+	arrived := 0
+	for {
+		if err := in.SetReadDeadline(time.Now().Add(300 * time.Millisecond)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := in.Read(payload); errors.Is(err, os.ErrDeadlineExceeded) {
+			return arrived
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		arrived++
+	}
+}
+
+// Every address reaches every other, by its own interface:
+//
+//	        r1 ── r2
+//	left <           > right      left ── right
+//	        r3 ─────
+func TestRoutes(t *testing.T) {
+	lab := newLab(t)
+	left, right := addHost(t, lab, "left"), addHost(t, lab, "right")
+	r1, r2, r3 := addRouter(t, lab, "r1"), addRouter(t, lab, "r2"), addRouter(t, lab, "r3")
+	addLink(t, lab, r1, r2, netlab.LinkOpts{})
+	type path struct{ left, right *netlab.Link }
+	direct := addLink(t, lab, left, right, netlab.LinkOpts{Name: "direct"})
+	paths := []path{
+		{addLink(t, lab, left, r1, netlab.LinkOpts{Name: "upper"}), addLink(t, lab, right, r2, netlab.LinkOpts{Name: "upper"})},
+		{addLink(t, lab, left, r3, netlab.LinkOpts{Name: "lower"}), addLink(t, lab, right, r3, netlab.LinkOpts{Name: "lower"})},
+		{direct, direct},
+	}
+	for range 2 { // Route may be called again
+		if err := lab.Route(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, from := range paths {
+		for _, to := range paths {
+			src, dst := from.left.Addr(left), to.right.Addr(right)
+			dev := from.left.Interface(left)
+			if err := exchange(left, right, src, dst); err != nil { // neighbours known
+				t.Errorf("%v (%s) to %v (%s): %v", src, dev, dst, to.right.Interface(right), err)
+				continue
+			}
+			before, other := statistics(t, left, dev).TxPackets, othersTx(t, left, dev)
+			if err := exchange(left, right, src, dst); err != nil {
+				t.Errorf("%v to %v, again: %v", src, dst, err)
+			}
+			if statistics(t, left, dev).TxPackets == before {
+				t.Errorf("%v to %v did not leave by %s", src, dst, dev)
+			}
+			if othersTx(t, left, dev) != other {
+				t.Errorf("%v to %v left by another interface than %s", src, dst, dev)
+			}
+		}
+	}
+
+	// Without a source address the destination's own link is the way.
+	for _, to := range paths {
+		dev := to.left.Interface(left)
+		before := statistics(t, left, dev).TxBytes
+		if err := exchange(left, right, netip.IPv4Unspecified(), to.right.Addr(right)); err != nil {
+			t.Errorf("to %s: %v", dev, err)
+		}
+		if statistics(t, left, dev).TxBytes == before {
+			t.Errorf("what has no source address did not leave by %s", dev)
+		}
+	}
+}
+
+// othersTx counts what h has sent on its interfaces other than dev.
+func othersTx(t *testing.T, h *netlab.Host, dev string) (packets uint64) {
+	t.Helper()
+	for _, name := range []string{"upper", "lower", "direct"} {
+		if name != dev {
+			packets += statistics(t, h, name).TxPackets
+		}
+	}
+	return packets
+}
+
+func TestDownUp(t *testing.T) {
+	lab := newLab(t)
+	a, r, b := addHost(t, lab, "a"), addRouter(t, lab, "r"), addHost(t, lab, "b")
+	near := addLink(t, lab, a, r, netlab.LinkOpts{})
+	addLink(t, lab, r, b, netlab.LinkOpts{})
+	spare := addLink(t, lab, a, b, netlab.LinkOpts{})
+	if err := lab.Route(); err != nil {
+		t.Fatal(err)
+	}
+	try := func() error { return exchange(a, b, near.Addr(a), spare.Addr(b)) }
+	if err := try(); err != nil {
+		t.Fatal(err)
+	}
+	if err := near.Down(); err != nil {
+		t.Fatal(err)
+	}
+	// Also not by the spare link: the address is not its.
+	if err := try(); !errors.Is(err, unix.EHOSTUNREACH) {
+		t.Errorf("with the link down: %v", err)
+	}
+	if err := exchange(a, b, spare.Addr(a), spare.Addr(b)); err != nil {
+		t.Errorf("the other link: %v", err)
+	}
+	if err := near.Up(); err != nil {
+		t.Fatal(err)
+	}
+	if err := try(); err != nil {
+		t.Errorf("with the link up again: %v", err)
+	}
+}
