@@ -32,29 +32,36 @@ help: ## Show this list
 deps: ## Install what this machine lacks: Debian packages, Go
 	@.ci/deps
 
-# Compiles every BPF program, with its Go bindings, into the folder $(1). The maps' types are Go's too.
-BPF2GO := go tool bpf2go -cc $(CLANG) -target bpfel -go-package obj -output-dir
+# Compiles every BPF program, with its Go bindings, into the folder $(1), and what only the benchmarks
+# use into $(2). The maps' types are Go's too.
+BPF2GO := go tool bpf2go -cc $(CLANG) -target bpfel -output-dir
 SHARED_TYPES := $(addprefix -type ,mpcc_subflow mpcc_total_key mpcc_total mpcc_counter_set \
 	mpcc_energy_key mpcc_energy_profile)
 define bpf2go
-	mkdir -p $(1)
-	rm -f $(1)/*_bpfel.{go,o}
-	$(BPF2GO) $(1) $(SHARED_TYPES) Maps bpf/maps.bpf.c -- $(BPF_CFLAGS)
+	mkdir -p $(1) $(2)
+	rm -f {$(1),$(2)}/*_bpfel.{go,o}
+	$(BPF2GO) $(1) -go-package obj $(SHARED_TYPES) Maps bpf/maps.bpf.c -- $(BPF_CFLAGS)
 	for file in bpf/cc/*.bpf.c; do \
 		name=$$(basename $$file .bpf.c); \
-		$(BPF2GO) $(1) -no-global-types "$${name^}" $$file -- $(BPF_CFLAGS); \
+		$(BPF2GO) $(1) -go-package obj -no-global-types "$${name^}" $$file -- $(BPF_CFLAGS); \
+	done
+	for file in test/bench/cc/*.bpf.c; do \
+		name=$$(basename $$file .bpf.c); \
+		$(BPF2GO) $(2) -go-package main -no-global-types "$${name^}" $$file -- $(BPF_CFLAGS); \
 	done
 endef
 
 .PHONY: generate
-generate: ## Compile the BPF programs and their Go bindings into bpf/obj
-	$(call bpf2go,bpf/obj)
+generate: ## Compile the BPF programs and their Go bindings into bpf/obj and test/bench
+	$(call bpf2go,bpf/obj,test/bench)
 
 .PHONY: check-generated
-check-generated: ## Fail if bpf/obj is not what the BPF sources compile to
-	$(call bpf2go,.cache/obj)
-	@diff <(cd bpf/obj && sha256sum *_bpfel.*) <(cd .cache/obj && sha256sum *_bpfel.*) || \
-		{ echo "bpf/obj is not what bpf/cc compiles to: run make generate and commit" >&2; exit 1; }
+check-generated: ## Fail if bpf/obj and test/bench are not what the BPF sources compile to
+	$(call bpf2go,.cache/obj,.cache/bench)
+	@for folder in bpf/obj test/bench; do \
+		diff <(cd $$folder && sha256sum *_bpfel.*) <(cd .cache/$${folder#*/} && sha256sum *_bpfel.*) || \
+		{ echo "$$folder is not what the BPF sources compile to: run make generate and commit" >&2; exit 1; }; \
+	done
 
 .PHONY: build
 build: ## Build bin/mpcc, static
@@ -133,4 +140,4 @@ uninstall: ## Remove what install put there
 
 .PHONY: clean
 clean: ## Remove what was built; the cache of downloads stays
-	rm -rf bin .cache/obj .cache/fuzz
+	rm -rf bin .cache/obj .cache/bench .cache/fuzz

@@ -87,6 +87,7 @@ struct dst_entry {
 struct sock {
 	struct sock_common __sk_common;
 	struct dst_entry *sk_dst_cache;
+	unsigned long sk_pacing_rate;
 };
 
 struct inet_sock {
@@ -113,6 +114,7 @@ struct minmax {
 struct tcp_sock {
 	struct inet_connection_sock inet_conn;
 	__u64 tcp_mstamp;
+	__u32 snd_nxt;
 	__u64 bytes_sent;
 	__u64 bytes_acked;
 	__u64 bytes_received;
@@ -155,6 +157,7 @@ struct tcp_congestion_ops {
 	__u32 (*ssthresh)(struct sock *sk);
 	void (*cong_avoid)(struct sock *sk, __u32 ack, __u32 acked);
 	void (*set_state)(struct sock *sk, __u8 new_state);
+	void (*cwnd_event)(struct sock *sk, __u32 event);
 	void (*pkts_acked)(struct sock *sk, const struct ack_sample *sample);
 	__u32 (*undo_cwnd)(struct sock *sk);
 	char name[16];
