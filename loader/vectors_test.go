@@ -1,0 +1,382 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package loader_test
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/mpcc/mpcc/loader"
+	"github.com/mpcc/mpcc/pkg/catalog"
+	"github.com/mpcc/mpcc/test/reference"
+)
+
+const (
+	publishedVectors = "../testdata/vectors"
+	derivedVectors   = publishedVectors + "/derived"
+)
+
+// printed is how far the 8 digits of a published number may be off.
+const printed = 1e-6
+
+// congestionControls are the catalog's rows with a window rule.
+func congestionControls() []catalog.Entry {
+	return slices.DeleteFunc(slices.Clone(catalog.Entries), func(e catalog.Entry) bool {
+		return e.Kind != catalog.CC
+	})
+}
+
+func evaluator(t *testing.T, e catalog.Entry, set reference.Tunables) *loader.Evaluator {
+	t.Helper()
+	ev, err := loader.NewEvaluator(e, set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(ev.Close)
+	return ev
+}
+
+func algorithm(t *testing.T, name string) reference.Algorithm {
+	t.Helper()
+	a, err := reference.Of(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func vectors(t *testing.T, folder, name string) []reference.Case {
+	t.Helper()
+	v, err := reference.ReadVectors(filepath.Join(folder, name+".json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v.Algorithm != name {
+		t.Fatalf("%s/%s.json is for %q", folder, name, v.Algorithm)
+	}
+	return v.Cases
+}
+
+func run(t *testing.T, ev *loader.Evaluator, subflows []reference.Subflow) []loader.Decision {
+	t.Helper()
+	raw, err := json.Marshal(subflows)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var paths []loader.Path
+	if err := json.Unmarshal(raw, &paths); err != nil {
+		t.Fatal(err)
+	}
+	got, err := ev.Eval(paths)
+	if err != nil {
+		t.Fatalf("%v: %s", err, raw)
+	}
+	return got
+}
+
+// expected is what the reference decides, and the size of each increase's terms before they cancel.
+func expected(decisions []reference.Decision) (want reference.Expect, terms []float64) {
+	for _, d := range decisions {
+		want.Increase = append(want.Increase, d.Up-d.Down)
+		want.AfterLoss = append(want.AfterLoss, d.AfterLoss)
+		want.Coupling = append(want.Coupling, d.Coupling)
+		terms = append(terms, d.Up+d.Down)
+	}
+	return want, terms
+}
+
+func magnitudes(list []float64) []float64 {
+	sizes := make([]float64, len(list))
+	for i, x := range list {
+		sizes[i] = math.Abs(x)
+	}
+	return sizes
+}
+
+// compare gives the largest relative error, and an error where it is above the precision or a window
+// after loss is another. Errors of increases are relative to the given terms.
+func compare(got []loader.Decision, want reference.Expect, terms []float64, precision float64) (worst float64, err error) {
+	check := func(key string, want, sizes []float64) {
+		for i, w := range want {
+			off := math.Abs(got[i][key] - w)
+			if sizes != nil && off != 0 {
+				off /= sizes[i]
+			}
+			// A NaN is above anything.
+			if !(off <= precision) && err == nil {
+				err = fmt.Errorf("subflows[%d].%s is %.12g, want %.12g (off by %.2g)", i, key, got[i][key], w, off)
+			}
+			worst = max(worst, off)
+		}
+	}
+	check("after_loss", want.AfterLoss, nil)
+	check("coupling", want.Coupling, magnitudes(want.Coupling))
+	check("increase", want.Increase, terms)
+	return worst, err
+}
+
+// Every part that an algorithm consists of is there for all of them.
+func TestEveryAlgorithmIsWhole(t *testing.T) {
+	files := func(pattern, suffix string) []string {
+		paths, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, p := range paths {
+			names = append(names, strings.TrimSuffix(filepath.Base(p), suffix))
+		}
+		return names
+	}
+	var rows []string
+	for _, e := range congestionControls() {
+		rows = append(rows, e.Name)
+	}
+	parts := map[string][]string{
+		"pkg/catalog":              rows,
+		"test/reference":           reference.Names(),
+		"bpf/cc":                   files("../bpf/cc/*.bpf.c", ".bpf.c"),
+		"testdata/vectors":         files(publishedVectors+"/*.json", ".json"),
+		"testdata/vectors/derived": files(derivedVectors+"/*.json", ".json"),
+	}
+	all := map[string]bool{}
+	for _, names := range parts {
+		for _, name := range names {
+			all[name] = true
+		}
+	}
+	if len(all) == 0 {
+		t.Fatal("no algorithm at all")
+	}
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		for part, names := range parts {
+			if !slices.Contains(names, name) {
+				t.Errorf("%s has no %s", part, name)
+			}
+		}
+	}
+}
+
+func TestEveryTunableIsTested(t *testing.T) {
+	for _, e := range congestionControls() {
+		tunables, err := loader.Tunables(e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, tunable := range tunables {
+			if !slices.ContainsFunc(algorithm(t, e.Name).Sets, func(set reference.Tunables) bool {
+				value, ok := set[tunable.Name]
+				return ok && value != tunable.Default
+			}) {
+				t.Errorf("test/reference/%s.go has no set that changes %s", e.Name, tunable.Name)
+			}
+		}
+	}
+}
+
+// The bytecode against numbers typed from the literature's formulas.
+func TestPublishedVectors(t *testing.T) {
+	for _, e := range congestionControls() {
+		a := algorithm(t, e.Name)
+		for _, c := range vectors(t, publishedVectors, e.Name) {
+			t.Run(e.Name+"/"+c.Name, func(t *testing.T) {
+				got := run(t, evaluator(t, e, c.Set), c.Subflows)
+				precision := max(a.Precision, printed)
+				if _, err := compare(got, c.Expect, magnitudes(c.Expect.Increase), precision); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+}
+
+// The reference against the same numbers.
+func TestReferenceOnPublishedVectors(t *testing.T) {
+	for _, name := range reference.Names() {
+		a := algorithm(t, name)
+		for _, c := range vectors(t, publishedVectors, name) {
+			want, _ := expected(a.Decide(c.Subflows, c.Set))
+			got := make([]loader.Decision, len(c.Subflows))
+			for i := range got {
+				got[i] = loader.Decision{
+					"increase": want.Increase[i], "after_loss": want.AfterLoss[i], "coupling": want.Coupling[i],
+				}
+			}
+			if _, err := compare(got, c.Expect, magnitudes(c.Expect.Increase), printed); err != nil {
+				t.Errorf("%s/%s: %v", name, c.Name, err)
+			}
+		}
+	}
+}
+
+// The bytecode against the reference at the corners of the valid range.
+func TestDerivedVectors(t *testing.T) {
+	for _, e := range congestionControls() {
+		t.Run(e.Name, func(t *testing.T) {
+			a := algorithm(t, e.Name)
+			worst := 0.0
+			evaluators := map[string]*loader.Evaluator{}
+			for _, c := range vectors(t, derivedVectors, e.Name) {
+				set := title("", c.Set)
+				if evaluators[set] == nil {
+					evaluators[set] = evaluator(t, e, c.Set)
+				}
+				_, terms := expected(a.Decide(c.Subflows, c.Set))
+				off, err := compare(run(t, evaluators[set], c.Subflows), c.Expect, terms, a.Precision)
+				if err != nil {
+					t.Errorf("%s: %v", title(c.Name, c.Set), err)
+				}
+				worst = max(worst, off)
+			}
+			t.Logf("largest relative error %.2g", worst)
+		})
+	}
+}
+
+var seed = flag.Uint64("seed", 0, "seed of the random connections; 0 = a new one")
+
+// The bytecode against the reference on random connections from the whole valid range.
+func TestRandomConnections(t *testing.T) {
+	const byDefault, bySet = 20_000, 2_000
+	start := *seed
+	if start == 0 {
+		start = rand.Uint64()
+	}
+	for _, e := range congestionControls() {
+		a := algorithm(t, e.Name)
+		for i, set := range append([]reference.Tunables{nil}, a.Sets...) {
+			connections := byDefault
+			if i > 0 {
+				connections = bySet
+			}
+			t.Run(title(e.Name, set), func(t *testing.T) {
+				t.Logf("repeat with: go test ./loader -run TestRandomConnections -seed %d", start)
+				onRandomConnections(t, e, set, rand.New(rand.NewPCG(start, uint64(i))), connections)
+			})
+		}
+	}
+}
+
+func title(name string, set reference.Tunables) string {
+	for _, key := range slices.Sorted(maps.Keys(set)) {
+		name += " " + key + "=" + set[key]
+	}
+	return name
+}
+
+func onRandomConnections(t *testing.T, e catalog.Entry, set reference.Tunables, r *rand.Rand, connections int) {
+	a := algorithm(t, e.Name)
+	ev := evaluator(t, e, set)
+	worst, edges := 0.0, 0
+	for range connections {
+		subflows := reference.Random(r)
+		decisions := a.Decide(subflows, set)
+		want, terms := expected(decisions)
+		got := run(t, ev, subflows)
+		off, err := compare(got, want, terms, a.Precision)
+		if err != nil && onEdge(a, subflows, set, got) {
+			edges++
+			continue
+		}
+		if err != nil {
+			t.Fatalf("%v\n%+v", err, subflows)
+		}
+		worst = max(worst, off)
+		for i, d := range decisions {
+			if (got[i]["coupled"] != 0) != d.Counts {
+				t.Fatalf("subflows[%d].coupled is %v, want %v\n%+v", i, got[i]["coupled"], d.Counts, subflows)
+			}
+		}
+	}
+	t.Logf("%d connections, largest relative error %.2g, %d on an edge", connections, worst, edges)
+	if edges*1000 > connections {
+		t.Errorf("%d of %d connections pass only as near an edge; 1 in 1000 may", edges, connections)
+	}
+}
+
+// onEdge tells whether the decision is right for a connection that differs by 1e-8 in one RTT. Where a
+// rule compares two quantities, and they are equal but for that much, fixed point may take either side.
+func onEdge(a reference.Algorithm, subflows []reference.Subflow, set reference.Tunables, got []loader.Decision) bool {
+	for i := range subflows {
+		for _, nudge := range []float64{1 - 1e-8, 1 + 1e-8} {
+			near := slices.Clone(subflows)
+			near[i].SRTT *= nudge
+			want, terms := expected(a.Decide(near, set))
+			if _, err := compare(got, want, terms, a.Precision); err == nil {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// The checks above see a rule that is not the one they expect.
+func TestWrongRuleIsSeen(t *testing.T) {
+	for _, wrong := range []struct {
+		folder, vectors, run string
+		set                  reference.Tunables
+	}{
+		{publishedVectors, "olia", "olia", reference.Tunables{"metric": "square"}},
+		{derivedVectors, "olia", "olia", reference.Tunables{"min_cwnd": "2"}},
+		{derivedVectors, "dts", "dts", reference.Tunables{"cap": "on"}},
+		{publishedVectors, "lia", "olia", nil},
+		{publishedVectors, "olia", "lia", nil},
+		{publishedVectors, "dts", "olia", nil},
+		{publishedVectors, "lia", "dts", nil},
+	} {
+		e, err := catalog.Find("cc/" + wrong.run)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ev := evaluator(t, e, wrong.set)
+		seen := 0
+		for _, c := range vectors(t, wrong.folder, wrong.vectors) {
+			if c.Set != nil {
+				continue
+			}
+			_, err := compare(run(t, ev, c.Subflows), c.Expect, magnitudes(c.Expect.Increase), 1e-3)
+			if err != nil {
+				seen++
+			}
+		}
+		if seen == 0 {
+			t.Errorf("%s passes the vectors of %s", title(wrong.run, wrong.set), wrong.vectors)
+		}
+	}
+}
+
+func TestCompareSeesSmallDifferences(t *testing.T) {
+	right := loader.Decision{"increase": -0.001, "after_loss": 10, "coupling": -0.5}
+	want := reference.Expect{Increase: []float64{-0.001}, AfterLoss: []float64{10}, Coupling: []float64{-0.5}}
+	off := func(key string, value float64) loader.Decision {
+		d := maps.Clone(right)
+		d[key] = value
+		return d
+	}
+	for _, c := range []struct {
+		got  loader.Decision
+		pass bool
+	}{
+		{right, true},
+		{off("increase", -0.0010000005), true},
+		{off("increase", -0.001002), false},
+		{off("increase", 0.001), false},
+		{off("increase", math.NaN()), false},
+		{off("after_loss", 11), false},
+		{off("coupling", 0.5), false},
+		{off("coupling", 0), false},
+	} {
+		_, err := compare([]loader.Decision{c.got}, want, []float64{0.001}, 1e-3)
+		if (err == nil) != c.pass {
+			t.Errorf("%v: %v", c.got, err)
+		}
+	}
+}

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package reference computes what each congestion control decides, from its published formula and apart
+// from the BPF code, for the vectors and tests to compare with.
+//
+// It computes in float64. A formula here is some thirty operations on positive numbers, each good to
+// 2^-53, so its terms are good to 1e-14, and the finest that is asked of them is 1e-8; differences of terms
+// are kept as their two sides (Decision.Up and Down). Which of two values is larger may hang on their
+// last bit, so ties are decided in exact rationals.
+//
+// An algorithm is one file that registers itself by its name.
+package reference
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"math/big"
+	"slices"
+	"strconv"
+)
+
+// Subflow is one subflow, as mpcc eval takes it.
+type Subflow struct {
+	Cwnd               float64 `json:"cwnd"` // packets
+	Ssthresh           float64 `json:"ssthresh,omitempty"`
+	SRTT               float64 `json:"srtt_us,omitempty"`     // 0 = no sample
+	BaseRTT            float64 `json:"base_rtt_us,omitempty"` // 0 = unset
+	BytesBetweenLosses float64 `json:"bytes_between_losses,omitempty"`
+	BytesSinceLoss     float64 `json:"bytes_since_loss,omitempty"`
+	Backup             float64 `json:"backup,omitempty"` // 0 or 1, as the next two
+	Stale              float64 `json:"stale,omitempty"`
+	Closing            float64 `json:"closing,omitempty"`
+}
+
+// rate is x_r = w_r / rtt_r in packets per microsecond.
+func (s Subflow) rate() float64 { return s.Cwnd / s.SRTT }
+
+// Decision is what an algorithm decides for one subflow.
+type Decision struct {
+	Up, Down  float64 // one acknowledged segment adds Up - Down packets
+	AfterLoss float64 // packets
+	Coupling  float64 // the algorithm's own quantity; 0 where the subflow does not count
+	Counts    bool    // false: runs Reno on its own
+}
+
+// Tunables are what load --set sets. An absent one has its default.
+type Tunables map[string]string
+
+func (t Tunables) number(name string, or float64) float64 {
+	text, ok := t[name]
+	if !ok {
+		return or
+	}
+	v, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		panic(fmt.Sprintf("tunable %s: %v", name, err))
+	}
+	return v
+}
+
+// Algorithm is one congestion control.
+type Algorithm struct {
+	// Precision is the relative error that the fixed-point arithmetic may have.
+	Precision float64
+	// Sets are the tunables to test with, besides the defaults. Each tunable is in one of them.
+	Sets []Tunables
+	// Rule decides for the subflows that count.
+	Rule func(paths []Subflow, set Tunables) []Decision
+}
+
+var algorithms = map[string]Algorithm{}
+
+func register(name string, a Algorithm) { algorithms[name] = a }
+
+// Names lists the algorithms.
+func Names() []string { return slices.Sorted(maps.Keys(algorithms)) }
+
+// Of returns the algorithm of this name.
+func Of(name string) (Algorithm, error) {
+	a, ok := algorithms[name]
+	if !ok {
+		return a, fmt.Errorf("test/reference has no algorithm %q: add %s.go, which registers it", name, name)
+	}
+	return a, nil
+}
+
+// Decide applies the rule to the subflows that count, and Reno (RFC 5681) to the others.
+func (a Algorithm) Decide(subflows []Subflow, set Tunables) []Decision {
+	var paths []Subflow
+	counts := counting(subflows)
+	for i, s := range subflows {
+		if counts[i] {
+			paths = append(paths, s)
+		}
+	}
+	var coupled []Decision
+	if len(paths) > 0 {
+		coupled = a.Rule(paths, set)
+	}
+	decisions := make([]Decision, len(subflows))
+	for i, s := range subflows {
+		if counts[i] {
+			decisions[i], coupled = coupled[0], coupled[1:]
+			decisions[i].Counts = true
+			continue
+		}
+		decisions[i] = Decision{Up: 1 / s.Cwnd, AfterLoss: halved(s.Cwnd, 2)}
+	}
+	return decisions
+}
+
+// counting tells which subflows take part: those with an RTT sample that are neither stale nor closing;
+// backups only if there is nothing else.
+func counting(subflows []Subflow) []bool {
+	usable := func(s Subflow) bool { return s.SRTT > 0 && s.Stale == 0 && s.Closing == 0 }
+	backups := !slices.ContainsFunc(subflows, func(s Subflow) bool { return usable(s) && s.Backup == 0 })
+	counts := make([]bool, len(subflows))
+	for i, s := range subflows {
+		counts[i] = usable(s) && (s.Backup != 0) == backups
+	}
+	return counts
+}
+
+// halved is the window of RFC 5681 after a loss.
+func halved(cwnd, floor float64) float64 { return max(math.Floor(cwnd/2), floor) }
+
+// soloFloor is the smallest window where a rule lets it go below Reno's 2 packets beside other subflows.
+func soloFloor(n int, set Tunables) float64 {
+	if n > 1 {
+		return set.number("min_cwnd", 1)
+	}
+	return 2
+}
+
+func sum(paths []Subflow, of func(Subflow) float64) float64 {
+	total := 0.0
+	for _, p := range paths {
+		total += of(p)
+	}
+	return total
+}
+
+func square(x float64) float64 { return x * x }
+
+func exact(x float64) *big.Rat { return new(big.Rat).SetFloat64(x) }
+
+// argmax marks those with the largest value.
+func argmax(paths []Subflow, of func(Subflow) *big.Rat) []bool {
+	var best *big.Rat
+	values := make([]*big.Rat, len(paths))
+	for i, p := range paths {
+		values[i] = of(p)
+		if best == nil || values[i].Cmp(best) > 0 {
+			best = values[i]
+		}
+	}
+	marks := make([]bool, len(paths))
+	for i, v := range values {
+		marks[i] = v.Cmp(best) == 0
+	}
+	return marks
+}
+
+func count(marks []bool) float64 {
+	n := 0.0
+	for _, m := range marks {
+		if m {
+			n++
+		}
+	}
+	return n
+}
