@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mpcc/mpcc/pkg/mptcp"
+	"github.com/mpcc/mpcc/pkg/netlab"
+)
+
+const (
+	algorithm = "dts"
+	bpffs     = "/sys/fs/bpf"
+	interval  = 2 * time.Second // between two tables
+	content   = 50e6            // bytes
+	port      = 5001
+	scrapeAt  = "127.0.0.1:9917"
+	seriesOf  = `cc="` + algorithm + `"`
+)
+
+// The two paths, as a sender with Wi-Fi and LTE has them.
+var (
+	wlan = netlab.Shape{Rate: 30e6, Delay: 10 * time.Millisecond, Queue: 60}
+	lte  = netlab.Shape{Rate: 15e6, Delay: 30 * time.Millisecond, Queue: 90}
+)
+
+// stage is what the demo has put up, to be put back whatever happens.
+type stage struct {
+	mpcc  string
+	clear []func() error // last first
+}
+
+func (s *stage) later(f func() error) { s.clear = append(s.clear, f) }
+
+func (s *stage) close() (err error) {
+	for i := len(s.clear) - 1; i >= 0; i-- {
+		err = errors.Join(err, s.clear[i]())
+	}
+	s.clear = nil
+	return err
+}
+
+// say shows a command as a user would type it, and its output.
+func (s *stage) say(args ...string) error {
+	fmt.Printf("$ mpcc %s\n", strings.Join(args, " "))
+	cmd := exec.Command(s.mpcc, args...)
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("mpcc %s: %w", strings.Join(args, " "), err)
+	}
+	return nil
+}
+
+func show(ctx context.Context, mpcc string) (err error) {
+	s := &stage{mpcc: mpcc}
+	defer func() { err = errors.Join(err, s.close()) }()
+	before, err := traces()
+	if err != nil {
+		return err
+	}
+	if err := s.say("version"); err != nil {
+		return err
+	}
+	if err := s.mountBPF(); err != nil {
+		return err
+	}
+	phone, server, to, err := s.network()
+	if err != nil {
+		return err
+	}
+	if err := s.say("load", algorithm); err != nil {
+		return err
+	}
+	s.later(func() error { return s.say("unload", algorithm) })
+	for iface, profile := range map[string]string{"wlan0": "wifi-2012", "lte0": "lte-2012"} {
+		set := []string{"energy", "set", iface, profile, "--netns", phone.Namespace()}
+		if err := s.say(set...); err != nil {
+			return err
+		}
+		s.later(func() error { return s.say("energy", "unset", iface, "--netns", phone.Namespace()) })
+	}
+	if err := s.transfer(ctx, phone, server, to); err != nil {
+		return err
+	}
+	if err := s.scrape(ctx); err != nil {
+		return err
+	}
+	if err := s.close(); err != nil {
+		return err
+	}
+	after, err := traces()
+	if err != nil {
+		return err
+	}
+	if before != after {
+		return fmt.Errorf("not everything was put back.\nbefore:\n%s\nafter:\n%s", before, after)
+	}
+	fmt.Println("\nEverything was put back: namespaces, pins, defaults.")
+	return nil
+}
+
+// mountBPF mounts the BPF file system where it is missing, for as long as the demo runs.
+func (s *stage) mountBPF() error {
+	var st unix.Statfs_t
+	if err := unix.Statfs(bpffs, &st); err != nil {
+		return err
+	}
+	if st.Type == unix.BPF_FS_MAGIC {
+		return nil
+	}
+	fmt.Printf("$ mount -t bpf bpf %s\n", bpffs)
+	if err := unix.Mount("bpf", bpffs, "bpf", 0, ""); err != nil {
+		return fmt.Errorf("mount %s: %w", bpffs, err)
+	}
+	s.later(func() error { return unix.Unmount(bpffs, 0) })
+	return nil
+}
+
+// network joins a phone to a server by two paths:
+//
+//	        wlan0 30 Mbit/s, 10 ms
+//	phone ══════════════════════════ server
+//	        lte0  15 Mbit/s, 30 ms
+func (s *stage) network() (phone, server *netlab.Host, to netip.Addr, err error) {
+	lab, err := netlab.New()
+	if err != nil {
+		return nil, nil, to, err
+	}
+	s.later(lab.Close)
+	if phone, err = lab.Host("phone"); err != nil {
+		return nil, nil, to, err
+	}
+	if server, err = lab.Host("server"); err != nil {
+		return nil, nil, to, err
+	}
+	paths := []struct {
+		name  string
+		shape netlab.Shape
+	}{{"wlan0", wlan}, {"lte0", lte}}
+	netem := netlab.Has("netem")
+	var addrs, peers []netip.Addr
+	for _, p := range paths {
+		if netem != nil {
+			p.shape.Delay = 0
+		}
+		k, err := lab.Link(phone, server, netlab.LinkOpts{Name: p.name, AtoB: p.shape, BtoA: p.shape})
+		if err != nil {
+			return nil, nil, to, err
+		}
+		fmt.Printf("path %-5s  %s > %s  %d Mbit/s, %v each way\n", p.name, k.Addr(phone), k.Addr(server), p.shape.Rate/1e6, p.shape.Delay)
+		addrs, peers = append(addrs, k.Addr(phone)), append(peers, k.Addr(server))
+	}
+	if netem != nil {
+		fmt.Printf("the paths have their rates but no delay: %v\n", netem)
+	}
+	if err := lab.Route(); err != nil {
+		return nil, nil, to, err
+	}
+	limits := netlab.MPTCPLimits{Subflows: 4, AddAddrAccepted: 4}
+	if err := phone.MPTCP(limits, netlab.MPTCPEndpoint{Addr: addrs[1], Subflow: true, Fullmesh: true}); err != nil {
+		return nil, nil, to, err
+	}
+	if err := server.MPTCP(limits, netlab.MPTCPEndpoint{Addr: peers[1], Signal: true}); err != nil {
+		return nil, nil, to, err
+	}
+	return phone, server, peers[0], nil
+}
+
+// transfer moves the content from phone to server and shows the subflows meanwhile.
+func (s *stage) transfer(ctx context.Context, phone, server *netlab.Host, to netip.Addr) error {
+	var ln *mptcp.Listener
+	err := server.Do(func() (err error) {
+		ln, err = mptcp.Listen(netip.AddrPortFrom(netip.IPv4Unspecified(), port), "")
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	defer ln.Close()
+	type outcome struct {
+		mptcp.Result
+		err error
+	}
+	sent, received := make(chan outcome, 1), make(chan outcome, 1)
+	go func() {
+		conn, err := ln.Accept()
+		if err != nil {
+			received <- outcome{err: err}
+			return
+		}
+		defer conn.Close()
+		r, err := mptcp.Receive(conn)
+		received <- outcome{r, err}
+	}()
+	fmt.Printf("\nphone sends %d MB to server, congestion control %s\n", int(content/1e6), algorithm)
+	go func() {
+		err := phone.Do(func() error {
+			conn, err := mptcp.Dial(ctx, netip.AddrPortFrom(to, port), algorithm)
+			if err != nil {
+				return err
+			}
+			defer conn.Close()
+			stop := context.AfterFunc(ctx, func() { conn.Close() })
+			defer stop()
+			r, err := mptcp.Send(conn, mptcp.Transfer{Bytes: content, Seed: 1})
+			sent <- outcome{r, err}
+			return nil
+		})
+		if err != nil {
+			sent <- outcome{err: err}
+		}
+	}()
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			if err := s.say("status"); err != nil {
+				return err
+			}
+			fmt.Println()
+		case o := <-sent:
+			if o.err != nil {
+				return fmt.Errorf("transfer: %w", o.err)
+			}
+			r := <-received
+			if r.err != nil {
+				return fmt.Errorf("transfer: %w", r.err)
+			}
+			fmt.Printf("sent %.1f MB in %.2f s: %.1f Mbit/s over both paths; SHA-256 %x… on both sides\n\n",
+				float64(o.Bytes)/1e6, o.Duration.Seconds(), o.Rate()/1e6, o.SHA256[:8])
+			return s.say("status")
+		}
+	}
+}
+
+// scrape runs the exporter and shows a piece of what Prometheus would read.
+func (s *stage) scrape(ctx context.Context) error {
+	fmt.Printf("\n$ mpcc exporter --web.listen-address %s &\n$ curl -s http://%s/metrics | grep '^mpcc_.*%s' | grep -v _bucket\n",
+		scrapeAt, scrapeAt, seriesOf)
+	cmd := exec.CommandContext(ctx, s.mpcc, "exporter", "--web.listen-address", scrapeAt)
+	cmd.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	defer func() {
+		cmd.Process.Signal(unix.SIGTERM)
+		cmd.Wait()
+	}()
+	var last error
+	for range 50 {
+		time.Sleep(100 * time.Millisecond)
+		if last = printScrape("http://" + scrapeAt + "/metrics"); last == nil {
+			fmt.Println()
+			return nil
+		}
+	}
+	return fmt.Errorf("scrape: %w", last)
+}
+
+// printScrape shows the series of the algorithm, without the histograms' buckets.
+func printScrape(url string) error {
+	resp, err := http.Get(url)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	lines := bufio.NewScanner(resp.Body)
+	for lines.Scan() {
+		line := lines.Text()
+		if strings.HasPrefix(line, "mpcc_") && strings.Contains(line, seriesOf) && !strings.Contains(line, "_bucket{") {
+			fmt.Println(line)
+		}
+	}
+	return lines.Err()
+}
+
+// traces are what the demo could leave behind.
+func traces() (string, error) {
+	namespaces, err := os.ReadDir("/run/netns")
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return "", err
+	}
+	var b strings.Builder
+	for _, n := range namespaces {
+		if strings.HasPrefix(n.Name(), "mpcc-") {
+			fmt.Fprintln(&b, "namespace", n.Name())
+		}
+	}
+	if pins, err := os.ReadDir(bpffs + "/mpcc"); err == nil {
+		fmt.Fprintln(&b, "pins", len(pins))
+	}
+	for _, key := range []string{"tcp_congestion_control", "tcp_available_congestion_control"} {
+		value, err := os.ReadFile("/proc/sys/net/ipv4/" + key)
+		if err != nil {
+			return "", err
+		}
+		fmt.Fprintf(&b, "%s %s", key, value)
+	}
+	return b.String(), nil
+}
