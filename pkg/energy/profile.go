@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package energy knows what sending and receiving costs: the power profiles of radio interfaces, by
+// which the energy of a subflow is modelled, and the meters that this machine has.
+package energy
+
+import (
+	"bytes"
+	_ "embed"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+//go:embed profiles.yaml
+var builtin []byte
+
+// Profile is what a kind of interface draws. A figure that was not published is nil.
+type Profile struct {
+	Name     string   `yaml:"name" json:"name"`
+	Uplink   *float64 `yaml:"uplink_mw_per_mbps" json:"uplink_mw_per_mbps"`     // sending, 0 to MaxSlope
+	Downlink *float64 `yaml:"downlink_mw_per_mbps" json:"downlink_mw_per_mbps"` // receiving, 0 to MaxSlope
+	Base     *float64 `yaml:"base_mw" json:"base_mw"`                           // while active, 0 to MaxBase
+	// Tail lists the states the radio stays in after the last packet. They are recorded, not modelled.
+	Tail       []Tail   `yaml:"tail" json:"tail,omitempty"`
+	Source     string   `yaml:"source" json:"source"`
+	Unverified []string `yaml:"unverified" json:"unverified,omitempty"` // keys not yet compared with the source
+}
+
+// Tail is one state of a radio after the last packet.
+type Tail struct {
+	State   string   `yaml:"state" json:"state,omitempty"`
+	Power   *float64 `yaml:"mw" json:"mw"`
+	Seconds float64  `yaml:"seconds" json:"seconds"`
+}
+
+// What the map that the programs read can hold: 32 bits of uW/Mbps and of uW.
+const (
+	MaxSlope = float64(math.MaxUint32) / 1000 // mW/Mbps
+	MaxBase  = float64(math.MaxUint32) / 1000 // mW
+)
+
+// Builtin lists the profiles that mpcc brings.
+func Builtin() []Profile {
+	profiles, err := Parse(builtin)
+	if err != nil {
+		panic("energy: profiles.yaml: " + err.Error())
+	}
+	return profiles
+}
+
+// ReadFile reads profiles of the user's own, written as profiles.yaml is.
+func ReadFile(path string) ([]Profile, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	profiles, err := Parse(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return profiles, nil
+}
+
+// Parse reads profiles from YAML. Every profile needs a name of its own, a source and figures in range.
+func Parse(text []byte) ([]Profile, error) {
+	var file struct {
+		Profiles []Profile `yaml:"profiles"`
+	}
+	dec := yaml.NewDecoder(bytes.NewReader(text))
+	dec.KnownFields(true)
+	if err := dec.Decode(&file); err != nil && !errors.Is(err, io.EOF) {
+		return nil, errors.New(strings.ReplaceAll(err.Error(), "\n", " "))
+	}
+	if len(file.Profiles) == 0 {
+		return nil, errors.New(`no profiles; they stand in a list under "profiles:"`)
+	}
+	seen := map[string]bool{}
+	for i, p := range file.Profiles {
+		switch {
+		case p.Name == "":
+			return nil, fmt.Errorf("profile %d has no name", i+1)
+		case seen[p.Name]:
+			return nil, fmt.Errorf("there are two profiles %s", p.Name)
+		case p.Source == "":
+			return nil, fmt.Errorf("profile %s: say in source where its figures are from", p.Name)
+		}
+		seen[p.Name] = true
+		if err := p.check(); err != nil {
+			return nil, fmt.Errorf("profile %s: %w", p.Name, err)
+		}
+	}
+	return file.Profiles, nil
+}
+
+// figure is one of the numbers the model needs.
+type figure struct {
+	key, flag, unit string
+	value           *float64
+	max             float64
+}
+
+func (p Profile) figures() []figure {
+	return []figure{
+		{"uplink_mw_per_mbps", "--uplink", "mW/Mbps", p.Uplink, MaxSlope},
+		{"downlink_mw_per_mbps", "--downlink", "mW/Mbps", p.Downlink, MaxSlope},
+		{"base_mw", "--base", "mW", p.Base, MaxBase},
+	}
+}
+
+func (p Profile) check() error {
+	for _, f := range p.figures() {
+		if f.value != nil && !(*f.value >= 0 && *f.value <= f.max) {
+			return fmt.Errorf("%s is %g, not 0 to %.0f %s", f.key, *f.value, f.max, f.unit)
+		}
+	}
+	return nil
+}
+
+// Complete fails on a profile that lacks a figure the model needs, or has one out of range.
+func (p Profile) Complete() error {
+	for _, f := range p.figures() {
+		if f.value == nil {
+			return fmt.Errorf("profile %s has no published %s; give yours: %s N (%s)", p.Name, f.key, f.flag, f.unit)
+		}
+	}
+	return p.check()
+}
+
+// Find picks a profile by name.
+func Find(profiles []Profile, name string) (Profile, error) {
+	names := make([]string, len(profiles))
+	for i, p := range profiles {
+		if p.Name == name {
+			return p, nil
+		}
+		names[i] = p.Name
+	}
+	return Profile{}, fmt.Errorf("no profile %q; there are %s", name, strings.Join(names, ", "))
+}
