@@ -2,6 +2,349 @@
 
 package main
 
-import "github.com/spf13/cobra"
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
 
-func newEnergyCommand() *cobra.Command { return &cobra.Command{Use: "energy", Hidden: true} }
+	"github.com/spf13/cobra"
+
+	"github.com/mpcc/mpcc/bpf/obj"
+	"github.com/mpcc/mpcc/loader"
+	"github.com/mpcc/mpcc/pkg/energy"
+)
+
+func newEnergyCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "energy",
+		Short: "Say what sending and receiving costs on an interface",
+		Long: `The energy of a subflow is modelled: power = uplink × rate sent + downlink × rate
+received + base while the interface is active. The figures come from a published profile or
+are your own. A change takes effect on running connections. The tail of a radio after the last
+packet is recorded in the profiles but not modelled yet.`,
+		Args: args(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	c.AddCommand(newEnergyShowCommand(), newEnergySetCommand(), newEnergyUnsetCommand())
+	return c
+}
+
+// profileFlags adds --file, and reads the known profiles: the user's own hide mpcc's of the same name.
+func profileFlags(c *cobra.Command) func() ([]energy.Profile, error) {
+	var file string
+	c.Flags().StringVar(&file, "file", "", "YAML file with profiles of your own")
+	return func() ([]energy.Profile, error) {
+		if file == "" {
+			return energy.Builtin(), nil
+		}
+		own, err := energy.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range energy.Builtin() {
+			if !slices.ContainsFunc(own, func(o energy.Profile) bool { return o.Name == p.Name }) {
+				own = append(own, p)
+			}
+		}
+		return own, nil
+	}
+}
+
+func netnsFlag(c *cobra.Command) func() (loader.Netns, error) {
+	var name string
+	c.Flags().StringVarP(&name, "netns", "n", "", "network namespace of the interface (as ip netns names it)")
+	return func() (loader.Netns, error) {
+		if name == "" {
+			return loader.CurrentNetns()
+		}
+		return loader.NamedNetns(name)
+	}
+}
+
+func newEnergySetCommand() *cobra.Command {
+	var uplink, downlink, base float64
+	c := &cobra.Command{
+		Use:   "set IFACE [PROFILE]",
+		Short: "Give an interface a power profile",
+		Example: `  mpcc energy set wlan0 wifi-2012
+  mpcc energy set wwan0 5g-low-2021 --base 1500
+  mpcc energy set eth0 --uplink 10 --downlink 10 --base 200`,
+		Args:              args(cobra.RangeArgs(1, 2)),
+		ValidArgsFunction: completeProfiles,
+	}
+	c.Flags().Float64Var(&uplink, "uplink", 0, "sending, in mW/Mbps; overrides the profile's")
+	c.Flags().Float64Var(&downlink, "downlink", 0, "receiving, in mW/Mbps; overrides the profile's")
+	c.Flags().Float64Var(&base, "base", 0, "while active, in mW; overrides the profile's")
+	netns, profiles := netnsFlag(c), profileFlags(c)
+	c.RunE = func(c *cobra.Command, given []string) error {
+		p := energy.Profile{Name: "of your own"}
+		own := c.Flags().Changed("uplink") && c.Flags().Changed("downlink") && c.Flags().Changed("base")
+		switch {
+		case len(given) == 1 && !own:
+			return usageError("name a profile (mpcc energy show lists them), or give all of --uplink, --downlink and --base")
+		case len(given) == 2:
+			known, err := profiles()
+			if err != nil {
+				return err
+			}
+			if p, err = energy.Find(known, given[1]); err != nil {
+				return usageErr{err}
+			}
+		}
+		for _, f := range []struct {
+			flag  string
+			value float64
+			of    **float64
+		}{{"uplink", uplink, &p.Uplink}, {"downlink", downlink, &p.Downlink}, {"base", base, &p.Base}} {
+			if c.Flags().Changed(f.flag) {
+				*f.of = &f.value
+			}
+		}
+		if err := p.Complete(); err != nil {
+			return usageErr{err}
+		}
+		key, err := interfaceKey(netns, given[0])
+		if err != nil {
+			return err
+		}
+		return loader.SetProfile(key, toMap(p))
+	}
+	return c
+}
+
+func completeProfiles(_ *cobra.Command, given []string, prefix string) ([]string, cobra.ShellCompDirective) {
+	var names []string
+	if len(given) == 1 {
+		for _, p := range energy.Builtin() {
+			if strings.HasPrefix(p.Name, prefix) {
+				names = append(names, p.Name+"\t"+p.Source)
+			}
+		}
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}
+
+func newEnergyUnsetCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "unset IFACE",
+		Short: "Take an interface's power profile away",
+		Args:  args(cobra.ExactArgs(1)),
+	}
+	netns := netnsFlag(c)
+	c.RunE = func(_ *cobra.Command, given []string) error {
+		key, err := interfaceKey(netns, given[0])
+		if err != nil {
+			return err
+		}
+		return loader.DeleteProfile(key)
+	}
+	return c
+}
+
+// interfacesOf lists a namespace's interfaces.
+func interfacesOf(ns loader.Netns) (list []net.Interface, err error) {
+	err = ns.Do(func() error {
+		list, err = net.Interfaces()
+		return err
+	})
+	return list, err
+}
+
+func interfaceKey(netns func() (loader.Netns, error), name string) (obj.MapsMpccEnergyKey, error) {
+	var key obj.MapsMpccEnergyKey
+	ns, err := netns()
+	if err != nil {
+		return key, err
+	}
+	list, err := interfacesOf(ns)
+	if err != nil {
+		return key, err
+	}
+	var names []string
+	for _, i := range list {
+		if i.Name == name {
+			return obj.MapsMpccEnergyKey{Netns: uint32(ns.Inode), Ifindex: uint32(i.Index)}, nil
+		}
+		names = append(names, i.Name)
+	}
+	return key, fmt.Errorf("%s has no interface %s; it has %s", ns, name, strings.Join(names, ", "))
+}
+
+// toMap brings a complete profile into the units of the map.
+func toMap(p energy.Profile) obj.MapsMpccEnergyProfile {
+	micro := func(milli *float64) uint32 { return uint32(math.Round(*milli * 1000)) }
+	return obj.MapsMpccEnergyProfile{
+		UpUwPerMbps: micro(p.Uplink), DownUwPerMbps: micro(p.Downlink), BaseUw: micro(p.Base),
+	}
+}
+
+// priced is an interface that has a profile.
+type priced struct {
+	Interface string  `json:"interface"` // "" where its namespace has no name
+	Ifindex   uint32  `json:"ifindex"`
+	Netns     uint32  `json:"netns"` // inode number
+	NetnsName string  `json:"netns_name,omitempty"`
+	Uplink    float64 `json:"uplink_mw_per_mbps"`
+	Downlink  float64 `json:"downlink_mw_per_mbps"`
+	Base      float64 `json:"base_mw"`
+	Profile   string  `json:"profile"` // the known one that has these figures, or ""
+	Source    string  `json:"source"`
+}
+
+func newEnergyShowCommand() *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "show",
+		Short: "Show the known profiles, and the interfaces that have one",
+		Args:  args(cobra.NoArgs),
+	}
+	c.Flags().BoolVarP(&asJSON, "json", "j", false, "write JSON")
+	netns, profiles := netnsFlag(c), profileFlags(c)
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		known, err := profiles()
+		if err != nil {
+			return err
+		}
+		interfaces, err := pricedInterfaces(known)
+		if err != nil {
+			return err
+		}
+		if c.Flags().Changed("netns") {
+			ns, err := netns()
+			if err != nil {
+				return err
+			}
+			interfaces = slices.DeleteFunc(interfaces, func(i priced) bool { return uint64(i.Netns) != ns.Inode })
+		}
+		if asJSON {
+			return writeJSON(c.OutOrStdout(), map[string]any{"profiles": known, "interfaces": interfaces})
+		}
+		return printEnergy(c.OutOrStdout(), known, interfaces)
+	}
+	return c
+}
+
+// pricedInterfaces lists the interfaces that have a profile, in all namespaces.
+func pricedInterfaces(known []energy.Profile) ([]priced, error) {
+	list := []priced{}
+	maps, err := loader.OpenMaps()
+	if errors.Is(err, loader.ErrNotLoaded) {
+		return list, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer maps.Close()
+	set, err := maps.Profiles()
+	if err != nil {
+		return nil, err
+	}
+	names := loader.NetnsNames()
+	for key, p := range set {
+		i := priced{
+			Ifindex: key.Ifindex, Netns: key.Netns, NetnsName: names[uint64(key.Netns)],
+			Uplink: float64(p.UpUwPerMbps) / 1000, Downlink: float64(p.DownUwPerMbps) / 1000,
+			Base: float64(p.BaseUw) / 1000, Source: "your own figures",
+		}
+		i.Interface = i.name()
+		// The map keeps figures, not names.
+		for _, k := range known {
+			if k.Complete() == nil && *k.Uplink == i.Uplink && *k.Downlink == i.Downlink && *k.Base == i.Base {
+				i.Profile, i.Source = k.Name, k.Source
+				break
+			}
+		}
+		list = append(list, i)
+	}
+	slices.SortFunc(list, func(a, b priced) int {
+		return cmp.Or(cmp.Compare(a.Netns, b.Netns), cmp.Compare(a.Ifindex, b.Ifindex))
+	})
+	return list, nil
+}
+
+// name looks the interface up in its namespace, where that is this one or has a name.
+func (i priced) name() string {
+	ns, err := loader.CurrentNetns()
+	if i.NetnsName != "" {
+		ns, err = loader.NamedNetns(i.NetnsName)
+	}
+	if err != nil || ns.Inode != uint64(i.Netns) {
+		return ""
+	}
+	list, err := interfacesOf(ns)
+	if err != nil {
+		return ""
+	}
+	for _, known := range list {
+		if known.Index == int(i.Ifindex) {
+			return known.Name
+		}
+	}
+	return ""
+}
+
+func printEnergy(w io.Writer, known []energy.Profile, interfaces []priced) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "PROFILE\tUPLINK mW/Mbps\tDOWNLINK mW/Mbps\tBASE mW\tTAIL (not modelled)\tSOURCE")
+	unverified := false
+	for _, p := range known {
+		mark := func(key, text string) string {
+			if slices.Contains(p.Unverified, key) {
+				unverified = true
+				return text + " ?"
+			}
+			return text
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", p.Name,
+			mark("uplink_mw_per_mbps", figure(p.Uplink)), mark("downlink_mw_per_mbps", figure(p.Downlink)),
+			mark("base_mw", figure(p.Base)), mark("tail", tail(p.Tail)), p.Source)
+	}
+	if len(interfaces) > 0 {
+		fmt.Fprintln(t, "\nINTERFACE\tUPLINK mW/Mbps\tDOWNLINK mW/Mbps\tBASE mW\tNETNS\tPROFILE\tSOURCE")
+	}
+	for _, i := range interfaces {
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", cmp.Or(i.Interface, fmt.Sprintf("ifindex %d", i.Ifindex)),
+			figure(&i.Uplink), figure(&i.Downlink), figure(&i.Base),
+			cmp.Or(i.NetnsName, strconv.FormatUint(uint64(i.Netns), 10)), cmp.Or(i.Profile, "-"), i.Source)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	if len(interfaces) == 0 {
+		fmt.Fprintln(w, "\nno interface has a profile; mpcc energy set IFACE PROFILE gives it one")
+	}
+	if unverified {
+		fmt.Fprintln(w, "\n?  from memory, not yet compared with the source")
+	}
+	return nil
+}
+
+// figure shows a number; "-" where none was published.
+func figure(v *float64) string {
+	if v == nil {
+		return "-"
+	}
+	return strconv.FormatFloat(*v, 'g', -1, 64)
+}
+
+func tail(states []energy.Tail) string {
+	if len(states) == 0 {
+		return "-"
+	}
+	var words []string
+	for _, s := range states {
+		text := fmt.Sprintf("%g s", s.Seconds)
+		if s.Power != nil {
+			text = fmt.Sprintf("%g mW %s", *s.Power, text)
+		}
+		words = append(words, strings.TrimSpace(s.State+" "+text))
+	}
+	return strings.Join(words, ", ")
+}
