@@ -19,8 +19,7 @@
  * The paper does not say how long baseRTT remembers: base_rtt=window takes the kernel's windowed
  * minimum instead (net.ipv4.tcp_min_rtt_wlen, in seconds).
  */
-#include "mpcc/logistic.h"
-#include "mpcc/path.h"
+#include "mpcc/epsilon.h"
 #include "mpcc/state.h"
 #include "mpcc/tunable.h"
 
@@ -32,7 +31,6 @@ TUNABLE(min_cwnd, 1, "1..2 packets; smallest window beside other subflows");
 struct cc_state {
 	struct mpcc_flow flow;
 };
-MPCC_CHECK_STATE(struct cc_state);
 
 struct cc_sum {
 	__u32 n;
@@ -40,7 +38,7 @@ struct cc_sum {
 };
 
 static __always_inline void cc_private(struct mpcc_path *p, const struct tcp_sock *tp,
-				       const struct cc_state *state)
+				       const struct cc_state *state, const struct cc_state *own)
 {
 	p->base_rtt_us = base_rtt == BASE_WINDOW ? tp->rtt_min.s[0].v : state->flow.base_rtt_us;
 }
@@ -52,32 +50,10 @@ MPCC_PURE int cc_add(struct cc_sum *sum nonnull, const struct mpcc_path *p nonnu
 	return 0;
 }
 
-/* eps at ratio / 2^20; a ratio above 1 counts as 1. */
-static __always_inline struct mpcc_num epsilon(__u32 ratio_q20)
+static __always_inline struct mpcc_num coupled_epsilon(const struct cc_sum *sum,
+						       const struct mpcc_path *p)
 {
-	__u32 i = ratio_q20 >> 12, part = ratio_q20 & 4095;
-	__u64 low, high;
-
-	if (i > 255) {
-		i = 255;
-		part = 4096;
-	}
-	low = logistic_q30[i];
-	high = logistic_q30[i + 1];
-	return num_scale(num_of((low << 12) + (high - low) * part), -42);
-}
-
-static __always_inline struct mpcc_num path_epsilon(const struct cc_sum *sum,
-						    const struct mpcc_path *p)
-{
-	__u64 base_us8 = (__u64)p->base_rtt_us << 3;
-
-	/* Without a base RTT the path has shown no queue yet. */
-	if (sum->n < 2)
-		return num_of(1);
-	if (!p->base_rtt_us || base_us8 >= p->srtt_us8)
-		return epsilon(1 << 20);
-	return epsilon((base_us8 << 20) / p->srtt_us8);
+	return sum->n > 1 ? path_epsilon(p) : num_of(1);
 }
 
 MPCC_PURE int cc_step(struct mpcc_step *step nonnull, const struct cc_sum *sum nonnull,
@@ -86,7 +62,7 @@ MPCC_PURE int cc_step(struct mpcc_step *step nonnull, const struct cc_sum *sum n
 	struct mpcc_num share = num_div(num_div(path_rate(p), num_of(p->srtt_us8)),
 					num_mul(sum->rate, sum->rate));
 
-	step->up = num_mul(path_epsilon(sum, p), share);
+	step->up = num_mul(coupled_epsilon(sum, p), share);
 	if (cap)
 		step->up = num_min(step->up, num_inverse(p->cwnd));
 	step->down = num_zero();
@@ -107,7 +83,7 @@ static __always_inline __u32 cc_floor(const struct cc_sum *sum)
 MPCC_PURE int cc_coupling(struct mpcc_coupling *c nonnull, const struct cc_sum *sum nonnull,
 			  const struct mpcc_path *p nonnull)
 {
-	c->value = path_epsilon(sum, p);
+	c->value = coupled_epsilon(sum, p);
 	c->negative = 0;
 	return 0;
 }
@@ -119,16 +95,4 @@ static __always_inline void cc_on_loss(struct cc_state *state, const struct tcp_
 #include "mpcc/coupled.h"
 #include "mpcc/eval.h"
 
-char LICENSE[] SEC("license") = "Dual BSD/GPL";
-
-SEC(".struct_ops.link")
-struct tcp_congestion_ops dts = {
-	.init = (void *)mpcc_init,
-	.release = (void *)mpcc_release,
-	.cong_avoid = (void *)mpcc_cong_avoid,
-	.ssthresh = (void *)mpcc_ssthresh,
-	.set_state = (void *)mpcc_set_state,
-	.undo_cwnd = (void *)mpcc_undo_cwnd,
-	.flags = TCP_CONG_NON_RESTRICTED,
-	.name = "dts",
-};
+COUPLED_OPS(dts);

@@ -28,7 +28,6 @@ struct cc_state {
 	__u64 between_losses; /* bytes */
 	__u64 acked_at_loss; /* bytes_acked when the last loss was counted */
 };
-MPCC_CHECK_STATE(struct cc_state);
 
 struct cc_sum {
 	__u32 n;
@@ -41,7 +40,7 @@ struct cc_sum {
 };
 
 static __always_inline void cc_private(struct mpcc_path *p, const struct tcp_sock *tp,
-				       const struct cc_state *state)
+				       const struct cc_state *state, const struct cc_state *own)
 {
 	p->bytes_between_losses = state->between_losses;
 	p->bytes_since_loss = tp->bytes_acked - state->acked_at_loss;
@@ -155,16 +154,4 @@ static __always_inline void cc_on_loss(struct cc_state *state, const struct tcp_
 #include "mpcc/coupled.h"
 #include "mpcc/eval.h"
 
-char LICENSE[] SEC("license") = "Dual BSD/GPL";
-
-SEC(".struct_ops.link")
-struct tcp_congestion_ops olia = {
-	.init = (void *)mpcc_init,
-	.release = (void *)mpcc_release,
-	.cong_avoid = (void *)mpcc_cong_avoid,
-	.ssthresh = (void *)mpcc_ssthresh,
-	.set_state = (void *)mpcc_set_state,
-	.undo_cwnd = (void *)mpcc_undo_cwnd,
-	.flags = TCP_CONG_NON_RESTRICTED,
-	.name = "olia",
-};
+COUPLED_OPS(olia);

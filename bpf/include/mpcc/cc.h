@@ -78,7 +78,8 @@ static __always_inline void track_base_rtt(const struct tcp_sock *tp, struct mpc
 
 /* The energy of the interval since the last refresh, by the interface's profile. */
 static __always_inline void integrate_energy(struct mpcc_subflow *s, const struct tcp_sock *tp,
-					     struct mpcc_total *t, __u64 now)
+					     struct mpcc_flow *flow, struct mpcc_total *t,
+					     __u64 now)
 {
 	struct mpcc_energy_key key = { .netns = s->netns, .ifindex = s->ifindex };
 	struct mpcc_energy_profile *p = bpf_map_lookup_elem(&mpcc_energy, &key);
@@ -89,6 +90,7 @@ static __always_inline void integrate_energy(struct mpcc_subflow *s, const struc
 	__u64 nj;
 
 	s->priced = p != NULL;
+	flow->price_pj = p ? price_of(p, (__u64)tp->snd_cwnd * tp->mss_cache, tp->srtt_us >> 3) : 0;
 	if (!p || (!sent && !received))
 		return;
 	nj = traffic_nj(p->up_uw_per_mbps, sent, p->down_uw_per_mbps, received);
@@ -173,7 +175,7 @@ static __noinline int refresh(struct sock *sk)
 	read_interface(tp, &s->ifindex, s->ifname);
 	read_connection(s, tp);
 	t = total_of(s);
-	integrate_energy(s, tp, t, now);
+	integrate_energy(s, tp, &state->flow, t, now);
 	if (t)
 		add_delta(t, s, tp, &state->flow);
 	read_coupling(sk, s);

@@ -111,4 +111,20 @@ __u32 BPF_PROG(mpcc_undo_cwnd, struct sock *sk)
 	return tcp_reno_undo_cwnd(sk);
 }
 
+/* The whole of such an algorithm's table. One object holds one: the library matches programs by member. */
+#define COUPLED_OPS(algorithm)                          \
+	char LICENSE[] SEC("license") = "Dual BSD/GPL"; \
+	SEC(".struct_ops.link")                         \
+	struct tcp_congestion_ops algorithm = {         \
+		.init = (void *)mpcc_init,              \
+		.release = (void *)mpcc_release,        \
+		.cong_avoid = (void *)mpcc_cong_avoid,  \
+		.ssthresh = (void *)mpcc_ssthresh,      \
+		.set_state = (void *)mpcc_set_state,    \
+		.undo_cwnd = (void *)mpcc_undo_cwnd,    \
+		.flags = TCP_CONG_NON_RESTRICTED,       \
+		.name = #algorithm,                     \
+	};                                              \
+	_Static_assert(sizeof(#algorithm) <= 16, "the kernel's names are shorter")
+
 #endif

@@ -4,9 +4,10 @@
  *
  * Include after the algorithm has defined
  *   struct cc_sum                                   what it sums over the subflows; zero = empty
- *   struct cc_state                                 its private state, a struct mpcc_flow first
+ *   struct cc_state                                 its private state, a struct mpcc_flow flow first
  *   cc_add(sum, path)                               takes one subflow into the sums
- *   cc_private(path, tp, state)                     fills the path's fields that come from its state
+ *   cc_private(path, tp, state, own)                fills the path's fields that come from a subflow's
+ *                                                   private state, seen from the one with the state own
  *
  * Which subflows count: established, with an RTT sample, not stale and not closing; backups only if
  * nothing else is usable. The socket's own subflow counts, and those of the first eight in the
@@ -21,6 +22,9 @@
 
 #include "path.h"
 #include "state.h"
+
+_Static_assert(sizeof(struct cc_state) <= MPCC_PRIVATE_BYTES, "icsk_ca_priv is full");
+_Static_assert(__builtin_offsetof(struct cc_state, flow) == 0, "struct mpcc_flow comes first");
 
 static __always_inline void path_of(struct mpcc_path *p, const struct tcp_sock *tp)
 {
@@ -39,6 +43,7 @@ static __always_inline void path_of_subflow(struct mpcc_path *p,
 	p->backup = mpcc_bits(ctx, backup) || mpcc_bits(ctx, request_bkup);
 	p->stale = mpcc_bits(ctx, stale);
 	p->closing |= mpcc_bits(ctx, closing);
+	p->subflow_id = ctx->subflow_id;
 }
 
 static __always_inline const struct mptcp_subflow_context *subflow_of(const struct tcp_sock *tp)
@@ -59,6 +64,7 @@ connection_of(const struct mptcp_subflow_context *ctx)
 }
 
 static __always_inline void path_of_sibling(struct mpcc_path *p, const struct tcp_sock *self,
+					    const struct cc_state *own,
 					    const struct mptcp_subflow_context *ctx)
 {
 	const struct tcp_sock *tp = bpf_rdonly_cast(ctx->tcp_sock, mpcc_type_id(struct tcp_sock));
@@ -66,13 +72,19 @@ static __always_inline void path_of_sibling(struct mpcc_path *p, const struct tc
 	path_of(p, tp);
 	path_of_subflow(p, ctx);
 	if (tp->inet_conn.icsk_ca_ops == self->inet_conn.icsk_ca_ops)
-		cc_private(p, tp, (const struct cc_state *)tp->inet_conn.icsk_ca_priv);
+		cc_private(p, tp, (const struct cc_state *)tp->inet_conn.icsk_ca_priv, own);
 }
 
-/* Takes a subflow into the sums if it counts among the (backups) or the others. */
-MPCC_PURE __u32 take(struct cc_sum *sum nonnull, const struct mpcc_path *p nonnull, __u32 backups)
+/* Not one that a path can have. */
+#define MPCC_ANY_GROUP 256
+
+/* Takes a subflow into the sums if it counts among the (backups) or the others, and is of the group. */
+MPCC_PURE __u32 take(struct cc_sum *sum nonnull, const struct mpcc_path *p nonnull, __u32 backups,
+		     __u32 group)
 {
 	if (!path_usable(p) || p->backup != backups)
+		return 0;
+	if (group != MPCC_ANY_GROUP && p->group != group)
 		return 0;
 	cc_add(sum, p);
 	return 1;
@@ -80,8 +92,8 @@ MPCC_PURE __u32 take(struct cc_sum *sum nonnull, const struct mpcc_path *p nonnu
 
 /* Takes the siblings; true if the connection has more subflows than were looked at. */
 static __always_inline bool take_siblings(struct cc_sum *sum, const struct tcp_sock *self,
-					  const struct mptcp_subflow_context *own,
-					  const struct mptcp_sock *conn, bool backups)
+					  const struct cc_state *state,
+					  const struct mptcp_sock *conn, __u32 backups, __u32 group)
 {
 	const struct list_head *head = &conn->conn_list;
 	const struct list_head *node = head->next;
@@ -96,10 +108,10 @@ static __always_inline bool take_siblings(struct cc_sum *sum, const struct tcp_s
 					      mpcc_offset(struct mptcp_subflow_context, node),
 				      mpcc_type_id(struct mptcp_subflow_context));
 		node = ctx->node.next;
-		if (ctx == own)
+		if ((void *)ctx == self->inet_conn.icsk_ulp_data)
 			continue;
-		path_of_sibling(&p, self, ctx);
-		take(sum, &p, backups);
+		path_of_sibling(&p, self, state, ctx);
+		take(sum, &p, backups, group);
 	}
 	return node && node != head;
 }
@@ -111,8 +123,9 @@ struct mpcc_view {
 	__u32 left_out; /* the connection has more subflows than a decision looks at */
 };
 
-static __always_inline void view_of(struct mpcc_view *v, const struct tcp_sock *tp,
-				    const struct cc_state *state)
+/* The view of a subflow on its own group, which is 0, or on all. */
+static __always_inline void view_of_group(struct mpcc_view *v, const struct tcp_sock *tp,
+					  const struct cc_state *state, __u32 group)
 {
 	const struct mptcp_subflow_context *own = subflow_of(tp);
 	const struct mptcp_sock *conn = connection_of(own);
@@ -121,16 +134,22 @@ static __always_inline void view_of(struct mpcc_view *v, const struct tcp_sock *
 	path_of(&v->self, tp);
 	if (own)
 		path_of_subflow(&v->self, own);
-	cc_private(&v->self, tp, state);
+	cc_private(&v->self, tp, state, state);
 
-	v->coupled = take(&v->sum, &v->self, false);
+	v->coupled = take(&v->sum, &v->self, false, group);
 	if (conn)
-		v->left_out = take_siblings(&v->sum, tp, own, conn, false);
+		v->left_out = take_siblings(&v->sum, tp, state, conn, false, group);
 	if (v->sum.n)
 		return;
-	v->coupled = take(&v->sum, &v->self, true);
+	v->coupled = take(&v->sum, &v->self, true, group);
 	if (conn)
-		take_siblings(&v->sum, tp, own, conn, true);
+		take_siblings(&v->sum, tp, state, conn, true, group);
+}
+
+static __always_inline void view_of(struct mpcc_view *v, const struct tcp_sock *tp,
+				    const struct cc_state *state)
+{
+	view_of_group(v, tp, state, 0);
 }
 
 #endif

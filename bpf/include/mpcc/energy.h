@@ -39,6 +39,23 @@ static __always_inline __u64 traffic_nj(__u32 up, __u64 sent, __u32 down, __u64 
 	return (up * sent + down * received) * 8 / 1000;
 }
 
+/*
+ * Energy per bit at a rate, in pJ: slope + base / rate. The rate is a window of so many bytes per
+ * srtt; at least 1 pJ, so that 0 stays "no profile".
+ */
+static __always_inline __u32 price_of(const struct mpcc_energy_profile *p, __u64 window_bytes,
+				      __u64 srtt_us)
+{
+	__u64 pj = p->up_uw_per_mbps;
+
+	/* uW us / bits is pJ per bit; 2^32 uW * 2^27 us stays below 2^64. */
+	if (window_bytes)
+		pj += p->base_uw * srtt_us / (window_bytes * 8);
+	if (!pj)
+		return 1;
+	return pj < ~0U ? pj : ~0U;
+}
+
 /* The part of [from, to) not yet charged, claimed for the caller. */
 static __always_inline __u64 claim_active_us(struct mpcc_energy_profile *p, __u64 from, __u64 to)
 {

@@ -23,28 +23,27 @@ struct mpcc_eval {
 
 struct mpcc_eval eval;
 
-static __always_inline void eval_run(void)
+/* The view of one subflow on the others; not inlined, for the verifier's sake. */
+static __noinline void eval_view(struct mpcc_view *v, const struct mpcc_path *self)
 {
-	struct cc_sum sum = {};
-	__u32 backups = 0;
-
-	for (__u32 i = 0; i < MPCC_MAX_SUBFLOWS; i++)
-		if (i < eval.count)
-			take(&sum, &eval.paths[i], false);
-	if (!sum.n) {
-		backups = 1;
+	for (__u32 backups = 0; backups < 2 && !v->sum.n; backups++) {
 		for (__u32 i = 0; i < MPCC_MAX_SUBFLOWS; i++)
 			if (i < eval.count)
-				take(&sum, &eval.paths[i], true);
+				take(&v->sum, &eval.paths[i], backups, self->group);
+		v->coupled = path_usable(self) && self->backup == backups;
 	}
+}
+
+static __always_inline void eval_run(void)
+{
 	for (__u32 i = 0; i < MPCC_MAX_SUBFLOWS; i++) {
 		struct mpcc_decision *d = &eval.decisions[i];
-		struct mpcc_view v = { .self = eval.paths[i], .sum = sum };
+		struct mpcc_view v = { .self = eval.paths[i] };
 		struct mpcc_step step = {};
 
 		if (i >= eval.count)
 			return;
-		v.coupled = path_usable(&v.self) && v.self.backup == backups;
+		eval_view(&v, &eval.paths[i]);
 		decide_step(&step, &v);
 		d->increase = step;
 		d->after_loss = decide_after_loss(&v);

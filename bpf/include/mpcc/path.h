@@ -20,9 +20,12 @@ struct mpcc_path {
 	__u32 ssthresh; /* packets */
 	__u32 srtt_us8; /* smoothed RTT; 0 = no sample yet */
 	__u32 base_rtt_us; /* smallest RTT seen; 0 = unset */
+	__u32 price_pj; /* energy per bit at the present rate; 0 = the interface has no profile */
+	__u32 subflow_id; /* the kernel's number of it within the connection */
 	__u8 backup; /* MP_PRIO: use only when nothing else is usable */
 	__u8 stale; /* the path manager has given it up for now */
 	__u8 closing; /* not established, or on its way out */
+	__u8 group; /* subflows of other groups are not coupled with this one */
 };
 
 /* What one newly acknowledged segment adds to the window, in packets: up - down. */

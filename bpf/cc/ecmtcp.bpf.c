@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * ecMTCP, the energy-aware coupled control (Le, Hong, Razzaque, Lee, Jung, IEEE Communications Letters
+ * 16(2), 2012). Reconstruction: the letter's formula could not be read.
+ *
+ *   per acknowledged segment   w_r += min(alpha / W s_r, 1 / w_r)
+ *   s_r                        price_h / price_r, kept to [1/8, 8]; h has the largest rate w / rtt
+ *   price_r                    p_r e_r
+ *   per loss event             w_r /= 2
+ *
+ * alpha is LIA's (lia.bpf.c). p_r is the loss rate, estimated as 1 / l_r with l_r the smoothed bytes
+ * between losses (gain 1/8) or the bytes since the last one, whichever is more. e_r is the energy per
+ * bit of the path's interface at its present rate, slope + base / rate, from the energy profiles;
+ * without a profile on every path in use e_r = 1.
+ *
+ * Zhao, Liu, Wang (On Energy-Efficient Congestion Control for Multipath TCP, section IV) give s_r as
+ * p_r / p_h: ratio=literal. That drives every path to the same window, whatever its loss, against the
+ * letter's abstract (from more to less congested, from dear to cheap paths); hence the inverse.
+ */
+#include "mpcc/linked.h"
+#include "mpcc/state.h"
+#include "mpcc/tunable.h"
+
+enum { RATIO_INVERSE, RATIO_LITERAL };
+TUNABLE(ratio, RATIO_INVERSE, "inverse|literal; increase by price_h/price_r or by p_r/p_h");
+
+struct cc_state {
+	struct mpcc_flow flow;
+	__u64 between_losses; /* bytes, smoothed */
+	__u64 acked_at_loss; /* bytes_acked when the last loss was counted */
+};
+
+struct cc_sum {
+	__u32 n;
+	__u32 unpriced; /* subflows without a profile */
+	struct linked_sum linked;
+	struct mpcc_num fastest; /* max w / rtt, of path h */
+	__u64 fastest_interval; /* bytes, l_h */
+	__u32 fastest_price_pj; /* e_h */
+	__u32 lossless; /* subflows that have had nothing acknowledged */
+};
+
+static __always_inline void cc_private(struct mpcc_path *p, const struct tcp_sock *tp,
+				       const struct cc_state *state, const struct cc_state *own)
+{
+	p->bytes_between_losses = state->between_losses;
+	p->bytes_since_loss = tp->bytes_acked - state->acked_at_loss;
+	p->price_pj = state->flow.price_pj;
+}
+
+static __always_inline __u64 loss_interval(const struct mpcc_path *p)
+{
+	return p->bytes_since_loss > p->bytes_between_losses ? p->bytes_since_loss :
+							       p->bytes_between_losses;
+}
+
+MPCC_PURE int cc_add(struct cc_sum *sum nonnull, const struct mpcc_path *p nonnull)
+{
+	struct mpcc_num rate = path_rate(p);
+
+	if (!sum->n || num_less(sum->fastest, rate)) {
+		sum->fastest = rate;
+		sum->fastest_interval = loss_interval(p);
+		sum->fastest_price_pj = p->price_pj;
+	}
+	sum->n++;
+	sum->unpriced += !p->price_pj;
+	sum->lossless += !loss_interval(p);
+	linked_add(&sum->linked, p);
+	return 0;
+}
+
+/* s_r; 1 while a path has nothing to estimate its loss rate from. */
+static __always_inline struct mpcc_num shift(const struct cc_sum *sum, const struct mpcc_path *p)
+{
+	struct mpcc_num s;
+
+	if (sum->lossless)
+		return num_of(1);
+	if (ratio == RATIO_LITERAL)
+		return num_div(num_of(sum->fastest_interval), num_of(loss_interval(p)));
+	s = num_div(num_of(loss_interval(p)), num_of(sum->fastest_interval));
+	if (!sum->unpriced)
+		s = num_div(num_mul(s, num_of(sum->fastest_price_pj)), num_of(p->price_pj));
+	return num_max(num_min(s, num_of(8)), num_scale(num_of(1), -3));
+}
+
+MPCC_PURE int cc_step(struct mpcc_step *step nonnull, const struct cc_sum *sum nonnull,
+		      const struct mpcc_path *p nonnull)
+{
+	struct mpcc_num shifted = num_mul(linked_increase(&sum->linked), shift(sum, p));
+
+	step->up = num_min(shifted, num_inverse(p->cwnd));
+	step->down = num_zero();
+	return 0;
+}
+
+MPCC_PURE __u32 cc_after_loss(const struct cc_sum *sum nonnull, const struct mpcc_path *p nonnull)
+{
+	return p->cwnd / 2;
+}
+
+static __always_inline __u32 cc_floor(const struct cc_sum *sum)
+{
+	return 2;
+}
+
+/* s_r */
+MPCC_PURE int cc_coupling(struct mpcc_coupling *c nonnull, const struct cc_sum *sum nonnull,
+			  const struct mpcc_path *p nonnull)
+{
+	c->value = shift(sum, p);
+	c->negative = 0;
+	return 0;
+}
+
+/* A second timeout for the same data is not another loss. */
+static __always_inline void cc_on_loss(struct cc_state *state, const struct tcp_sock *tp)
+{
+	__u64 since = tp->bytes_acked - state->acked_at_loss;
+
+	if (!since || tp->inet_conn.icsk_backoff)
+		return;
+	if (!state->between_losses)
+		state->between_losses = since;
+	else
+		state->between_losses += since / 8 - state->between_losses / 8;
+	state->acked_at_loss = tp->bytes_acked;
+}
+
+#include "mpcc/coupled.h"
+#include "mpcc/eval.h"
+
+COUPLED_OPS(ecmtcp);
