@@ -10,10 +10,15 @@
  * Deviations: none in the rule. y_r is a real number, taken at the time of the loss; the reference
  * code rounds it to an integer and uses an older one. No 1/w cap: the rule never exceeds 1/w.
  */
-#include "mpcc/stateless.h"
+#include "mpcc/path.h"
+#include "mpcc/state.h"
 #include "mpcc/tunable.h"
 
 TUNABLE(min_cwnd, 1, "1..2 packets; smallest window beside other subflows");
+
+struct cc_state {
+	struct mpcc_flow flow;
+};
 
 struct cc_sum {
 	__u32 n;

@@ -12,12 +12,17 @@
  * is the one of the NSDI paper and empties a subflow in one loss when it holds half the total or less.
  * Round-trip times are ignored, as the rule assumes them equal.
  */
-#include "mpcc/stateless.h"
+#include "mpcc/path.h"
+#include "mpcc/state.h"
 #include "mpcc/tunable.h"
 
 enum { VARIANT_A, VARIANT_B };
 TUNABLE(variant, VARIANT_B, "a|b; 1/W and -W/2, or w/W^2 and -w/2");
 TUNABLE(min_cwnd, 1, "1..2 packets; smallest window beside other subflows");
+
+struct cc_state {
+	struct mpcc_flow flow;
+};
 
 struct cc_sum {
 	__u32 n;

@@ -42,6 +42,7 @@ static __always_inline void cc_private(struct mpcc_path *p, const struct tcp_soc
 {
 	p->base_rtt_us = base_rtt == BASE_WINDOW ? tp->rtt_min.s[0].v : state->flow.base_rtt_us;
 }
+#define cc_private cc_private
 
 MPCC_PURE int cc_add(struct cc_sum *sum nonnull, const struct mpcc_path *p nonnull)
 {
@@ -86,10 +87,6 @@ MPCC_PURE int cc_coupling(struct mpcc_coupling *c nonnull, const struct cc_sum *
 	c->value = coupled_epsilon(sum, p);
 	c->negative = 0;
 	return 0;
-}
-
-static __always_inline void cc_on_loss(struct cc_state *state, const struct tcp_sock *tp)
-{
 }
 
 #include "mpcc/coupled.h"

@@ -47,6 +47,7 @@ static __always_inline void cc_private(struct mpcc_path *p, const struct tcp_soc
 	p->bytes_since_loss = tp->bytes_acked - state->acked_at_loss;
 	p->price_pj = state->flow.price_pj;
 }
+#define cc_private cc_private
 
 static __always_inline __u64 loss_interval(const struct mpcc_path *p)
 {
@@ -127,6 +128,7 @@ static __always_inline void cc_on_loss(struct cc_state *state, const struct tcp_
 		state->between_losses += since / 8 - state->between_losses / 8;
 	state->acked_at_loss = tp->bytes_acked;
 }
+#define cc_on_loss cc_on_loss
 
 #include "mpcc/coupled.h"
 #include "mpcc/eval.h"

@@ -30,6 +30,7 @@ static __always_inline void cc_private(struct mpcc_path *p, const struct tcp_soc
 {
 	p->price_pj = state->flow.price_pj;
 }
+#define cc_private cc_private
 
 MPCC_PURE int cc_add(struct cc_sum *sum nonnull, const struct mpcc_path *p nonnull)
 {
@@ -76,10 +77,6 @@ MPCC_PURE int cc_coupling(struct mpcc_coupling *c nonnull, const struct cc_sum *
 	c->value = energy_weight(sum, p);
 	c->negative = 0;
 	return 0;
-}
-
-static __always_inline void cc_on_loss(struct cc_state *state, const struct tcp_sock *tp)
-{
 }
 
 #include "mpcc/coupled.h"

@@ -12,11 +12,16 @@
  * all subflows share it takes n / n^(1/4) times what one TCP takes, so it is not fair there. fair takes
  * as much as one TCP, which was the original's aim.
  */
-#include "mpcc/stateless.h"
+#include "mpcc/path.h"
+#include "mpcc/state.h"
 #include "mpcc/tunable.h"
 
 enum { WEIGHT_SQRT, WEIGHT_FAIR };
 TUNABLE(weight, WEIGHT_SQRT, "sqrt|fair; weight of each of n subflows: 1/sqrt(n) or 1/n^2");
+
+struct cc_state {
+	struct mpcc_flow flow;
+};
 
 struct cc_sum {
 	__u32 n;

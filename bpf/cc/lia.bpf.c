@@ -11,7 +11,11 @@
  * treated as equal, as the RFC does.
  */
 #include "mpcc/linked.h"
-#include "mpcc/stateless.h"
+#include "mpcc/state.h"
+
+struct cc_state {
+	struct mpcc_flow flow;
+};
 
 struct cc_sum {
 	__u32 n;

@@ -45,6 +45,7 @@ static __always_inline void cc_private(struct mpcc_path *p, const struct tcp_soc
 	p->bytes_between_losses = state->between_losses;
 	p->bytes_since_loss = tp->bytes_acked - state->acked_at_loss;
 }
+#define cc_private cc_private
 
 /* Which path TCP would be fastest on, by the bytes it carries from loss to loss. */
 static __always_inline struct mpcc_num quality(const struct mpcc_path *p)
@@ -150,6 +151,7 @@ static __always_inline void cc_on_loss(struct cc_state *state, const struct tcp_
 	state->between_losses = since;
 	state->acked_at_loss = tp->bytes_acked;
 }
+#define cc_on_loss cc_on_loss
 
 #include "mpcc/coupled.h"
 #include "mpcc/eval.h"

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * The glue every congestion control shares: the fractional window, and the life of a subflow's live
- * state from init to release. Include after what coupling.h asks for, and
- *   cc_coupling(sum, path)   the algorithm's own quantity, shown by `mpcc status`
+ * state from init to release. Include after what decide.h asks for.
  */
 #ifndef MPCC_CC_H
 #define MPCC_CC_H
@@ -67,13 +66,15 @@ static __always_inline void apply_step(struct tcp_sock *tp, struct mpcc_flow *fl
 	flow->credit_q40 = credit;
 }
 
-static __always_inline void track_base_rtt(const struct tcp_sock *tp, struct mpcc_flow *flow)
+static __always_inline void track_rtt(const struct tcp_sock *tp, struct mpcc_flow *flow)
 {
 	/* The kernel's minimum of raw samples forgets after tcp_min_rtt_wlen; ours does not. */
 	__u32 rtt_us = tp->rtt_min.s[0].v;
 
 	if (rtt_us && rtt_us != ~0U && (!flow->base_rtt_us || rtt_us < flow->base_rtt_us))
 		flow->base_rtt_us = rtt_us;
+	if (tp->srtt_us > flow->peak_us8)
+		flow->peak_us8 = tp->srtt_us;
 }
 
 /* The energy of the interval since the last refresh, by the interface's profile. */

@@ -6,6 +6,7 @@
  *   struct cc_sum                                   what it sums over the subflows; zero = empty
  *   struct cc_state                                 its private state, a struct mpcc_flow flow first
  *   cc_add(sum, path)                               takes one subflow into the sums
+ * and, where it has one, with "#define cc_private cc_private",
  *   cc_private(path, tp, state, own)                fills the path's fields that come from a subflow's
  *                                                   private state, seen from the one with the state own
  *
@@ -25,6 +26,10 @@
 
 _Static_assert(sizeof(struct cc_state) <= MPCC_PRIVATE_BYTES, "icsk_ca_priv is full");
 _Static_assert(__builtin_offsetof(struct cc_state, flow) == 0, "struct mpcc_flow comes first");
+
+#ifndef cc_private
+#define cc_private(path, tp, state, own) ((void)(own))
+#endif
 
 static __always_inline void path_of(struct mpcc_path *p, const struct tcp_sock *tp)
 {

@@ -6,7 +6,7 @@
 #ifndef MPCC_EVAL_H
 #define MPCC_EVAL_H
 
-#include "coupled.h"
+#include "decide.h"
 
 struct mpcc_decision {
 	struct mpcc_step increase; /* packets per acknowledged segment */

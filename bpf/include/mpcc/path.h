@@ -25,6 +25,7 @@ struct mpcc_path {
 	__u8 backup; /* MP_PRIO: use only when nothing else is usable */
 	__u8 stale; /* the path manager has given it up for now */
 	__u8 closing; /* not established, or on its way out */
+	__u8 congested; /* showed congestion at the time of a sibling's loss */
 	__u8 group; /* subflows of other groups are not coupled with this one */
 };
 

@@ -13,7 +13,7 @@ struct mpcc_flow {
 	__u32 base_rtt_us; /* smallest RTT seen; 0 = unset */
 	__u32 losses; /* loss events */
 	__u32 price_pj; /* energy per bit at the present rate; 0 = the interface has no profile */
-	__u32 pad;
+	__u32 peak_us8; /* largest srtt since the algorithm last reset it */
 };
 
 #define MPCC_PRIVATE_BYTES 104
