@@ -152,6 +152,23 @@ static __noinline int read_coupling(struct sock *sk, struct mpcc_subflow *s)
 	return 0;
 }
 
+/* Books what has come since the last refresh. Apart from refresh(), for its stack too. */
+static __noinline int book(struct sock *sk, struct mpcc_subflow *s)
+{
+	struct cc_state *state = state_of(sk);
+	struct tcp_sock *tp = tcp_sk(sk);
+	struct mpcc_total *t;
+
+	if (!s)
+		return 0;
+	read_interface(tp, &s->ifindex, s->ifname);
+	t = total_of(s);
+	integrate_energy(s, tp, &state->flow, t, tp->tcp_mstamp);
+	if (t)
+		add_delta(t, s, tp, &state->flow);
+	return 0;
+}
+
 /*
  * Brings the live state up to date and the totals by what has come since. Not inlined: it is off the
  * per-ACK path.
@@ -163,7 +180,6 @@ static __noinline int refresh(struct sock *sk)
 	__u64 id = state->flow.id, now = tp->tcp_mstamp;
 	__u32 every = tp->srtt_us >> 3;
 	struct mpcc_subflow *s;
-	struct mpcc_total *t;
 
 	if (every < MPCC_REFRESH_MIN_US)
 		every = MPCC_REFRESH_MIN_US;
@@ -173,12 +189,8 @@ static __noinline int refresh(struct sock *sk)
 	if (!s)
 		return 0;
 
-	read_interface(tp, &s->ifindex, s->ifname);
 	read_connection(s, tp);
-	t = total_of(s);
-	integrate_energy(s, tp, &state->flow, t, now);
-	if (t)
-		add_delta(t, s, tp, &state->flow);
+	book(sk, s);
 	read_coupling(sk, s);
 
 	s->updated_us = now;
@@ -239,7 +251,6 @@ static __noinline int open_flow(struct sock *sk)
 	t = total_of(s);
 	if (t)
 		__sync_fetch_and_add(&t->opened, 1);
-	refresh(sk);
 	return 0;
 }
 
@@ -247,26 +258,32 @@ static __always_inline void flow_init(struct sock *sk)
 {
 	__builtin_memset(state_of(sk), 0, sizeof(struct cc_state));
 	open_flow(sk);
+	refresh(sk);
 }
 
-static __always_inline void flow_release(struct sock *sk)
+/* Takes the subflow out of the live map; what it did stays in the totals. */
+static __noinline int close_flow(struct sock *sk)
 {
 	struct cc_state *state = state_of(sk);
 	__u64 id = state->flow.id;
 	struct mpcc_subflow *s;
 	struct mpcc_total *t;
 
-	if (!id)
-		return;
-	refresh(sk);
 	s = bpf_map_lookup_elem(&mpcc_subflows, &id);
-	if (s) {
-		t = total_of(s);
-		if (t)
-			__sync_fetch_and_add(&t->closed, 1);
-	}
+	if (!s)
+		return 0;
+	t = total_of(s);
+	if (t)
+		__sync_fetch_and_add(&t->closed, 1);
 	bpf_map_delete_elem(&mpcc_subflows, &id);
 	state->flow.id = 0;
+	return 0;
+}
+
+static __always_inline void flow_release(struct sock *sk)
+{
+	refresh(sk);
+	close_flow(sk);
 }
 
 /* A loss event: the fraction earned before it is void. */

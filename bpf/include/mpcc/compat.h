@@ -11,6 +11,7 @@
 /* Off the BPF target (the fuzzers) there is one layout: the one in kernel.h. */
 #ifdef __bpf__
 #define mpcc_bits(ptr, field) BPF_CORE_READ_BITFIELD(ptr, field)
+#define mpcc_enum(type, value) bpf_core_enum_value(type, value)
 #define mpcc_type_id(type) bpf_core_type_id_kernel(type)
 #define mpcc_has_field(ptr, field) bpf_core_field_exists((ptr)->field)
 #define mpcc_offset(type, field) bpf_core_field_offset(type, field)
@@ -25,6 +26,7 @@
 	})
 #else
 #define mpcc_bits(ptr, field) ((ptr)->field)
+#define mpcc_enum(type, value) (value)
 #define mpcc_type_id(type) 0
 #define mpcc_has_field(ptr, field) 1
 #define mpcc_offset(type, field) __builtin_offsetof(type, field)

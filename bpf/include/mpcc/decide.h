@@ -6,6 +6,8 @@
  *   cc_after_loss(sum, path)        the window after a loss event, before the floor
  *   cc_floor(sum)                   the smallest window, in packets
  *   cc_coupling(coupling, sum, path)  the algorithm's own quantity, shown by `mpcc status`
+ * and, where it sets the window once per RTT or period, with "#define cc_window cc_window",
+ *   cc_window(setting, sum, path)   that window
  */
 #ifndef MPCC_DECIDE_H
 #define MPCC_DECIDE_H
@@ -13,6 +15,10 @@
 #include "coupling.h"
 
 #define MPCC_RENO_FLOOR 2
+
+#ifndef cc_window
+#define cc_window(setting, sum, path)
+#endif
 
 static __always_inline void decide_step(struct mpcc_step *step, const struct mpcc_view *v)
 {

@@ -11,6 +11,8 @@
 struct mpcc_decision {
 	struct mpcc_step increase; /* packets per acknowledged segment */
 	struct mpcc_coupling coupling; /* the algorithm's own quantity */
+	__u32 window; /* packets; what the algorithm sets by itself, once per RTT or period */
+	__u32 ssthresh; /* packets; with that window */
 	__u32 after_loss; /* packets */
 	__u32 coupled; /* 0: does not count, runs Reno */
 };
@@ -39,6 +41,7 @@ static __always_inline void eval_run(void)
 	for (__u32 i = 0; i < MPCC_MAX_SUBFLOWS; i++) {
 		struct mpcc_decision *d = &eval.decisions[i];
 		struct mpcc_view v = { .self = eval.paths[i] };
+		struct mpcc_setting setting;
 		struct mpcc_step step = {};
 
 		if (i >= eval.count)
@@ -47,6 +50,12 @@ static __always_inline void eval_run(void)
 		decide_step(&step, &v);
 		d->increase = step;
 		d->after_loss = decide_after_loss(&v);
+		setting.window = v.self.cwnd;
+		setting.ssthresh = v.self.ssthresh;
+		if (v.coupled)
+			cc_window(&setting, &v.sum, &v.self);
+		d->window = setting.window;
+		d->ssthresh = setting.ssthresh;
 		d->coupled = v.coupled;
 		if (v.coupled)
 			cc_coupling(&d->coupling, &v.sum, &v.self);

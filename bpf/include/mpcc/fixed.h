@@ -138,6 +138,40 @@ static __always_inline struct mpcc_num num_max(struct mpcc_num a, struct mpcc_nu
 	return num_less(a, b) ? b : a;
 }
 
+/* a - b; 0 where b is more. Relative to a, not to what is left, the error is 2^-31. */
+static __always_inline struct mpcc_num num_sub(struct mpcc_num a, struct mpcc_num b)
+{
+	__s32 d = a.e - b.e;
+
+	if (!num_less(b, a))
+		return num_zero();
+	if (!b.m || d > 31)
+		return a;
+	return num_scale(num_of(((__u64)a.m << 31) - ((__u64)b.m << 31 >> d)), a.e - 31);
+}
+
+/*
+ * Cube root, bit by bit: the mantissa is brought to 2^60 .. 2^63 with an exponent that 3 divides, so the
+ * root has 21 bits. Relative error below 2^-20. No branches: the verifier would follow every one.
+ */
+static __always_inline struct mpcc_num num_cbrt(struct mpcc_num x)
+{
+	/* Exponents biased so that they are positive: BPF divides without sign. */
+	const __u32 bias = 3 << 20;
+	__u32 e = x.e + bias;
+	__u32 shift = 29 + (e - 29) % 3;
+	__u64 v = (__u64)x.m << shift, root = 0;
+
+	for (int bit = 20; bit >= 0; bit--) {
+		__u64 t = root | 1ULL << bit;
+
+		root |= (~(v - t * t * t) >> 63) << bit;
+	}
+	if (!x.m)
+		return num_zero();
+	return num_scale(num_of(root), (__s32)((e - shift) / 3) - (__s32)(bias / 3));
+}
+
 /* 1 / v for an integer. */
 static __always_inline struct mpcc_num num_inverse(__u64 v)
 {

@@ -37,6 +37,9 @@ enum { TCP_ESTABLISHED = 1, TCP_CLOSE_WAIT = 8 };
 enum { TCP_CA_Open, TCP_CA_Disorder, TCP_CA_CWR, TCP_CA_Recovery, TCP_CA_Loss };
 enum { TCP_CONG_NON_RESTRICTED = 1 };
 
+/* Looked up by name in the running kernel: see mpcc_enum. */
+enum tcp_ca_event { CA_EVENT_CWND_RESTART = 1 };
+
 #ifdef __bpf__
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 #endif
@@ -122,6 +125,7 @@ struct tcp_sock {
 	__u32 srtt_us;
 	__u32 snd_cwnd;
 	__u32 snd_cwnd_clamp;
+	__u32 snd_wnd;
 	__u32 snd_ssthresh;
 	__u32 max_packets_out;
 	__u32 mss_cache;

@@ -22,6 +22,12 @@ struct mpcc_path {
 	__u32 base_rtt_us; /* smallest RTT seen; 0 = unset */
 	__u32 price_pj; /* energy per bit at the present rate; 0 = the interface has no profile */
 	__u32 subflow_id; /* the kernel's number of it within the connection */
+	__u32 peer_window; /* what the peer can take, packets (CDD) */
+	struct mpcc_num theta; /* ratio of delays so far; 0 = none (CDD) */
+	__u32 alpha; /* packets to keep queued (wVegas) */
+	__u32 queue_us; /* smallest queueing delay since the last drain; 0 = unset (wVegas) */
+	__u64 epoch_us; /* since the last loss, less what was idle (mpCUBIC) */
+	struct mpcc_num last_max; /* window at the last loss; 0 = none yet (mpCUBIC) */
 	__u8 backup; /* MP_PRIO: use only when nothing else is usable */
 	__u8 stale; /* the path manager has given it up for now */
 	__u8 closing; /* not established, or on its way out */
@@ -40,6 +46,12 @@ struct mpcc_coupling {
 	struct mpcc_num value;
 	__u32 negative;
 	__u32 pad;
+};
+
+/* A window that an algorithm sets by itself, once per RTT or period. */
+struct mpcc_setting {
+	__u32 window; /* packets */
+	__u32 ssthresh; /* packets */
 };
 
 static __always_inline bool path_usable(const struct mpcc_path *p)

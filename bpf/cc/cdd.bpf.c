@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * CDD, the window control of CDD-MPTCP (Tao, Yan, sections 2.1 and 2.2, Algorithm 1): LIA, and every
+ * period a cut of the slowest subflow while the paths' delays differ too much for the receive buffer.
+ *
+ *   theta         (1 - beta) D_max / D_min + beta theta, D the subflows' delays
+ *   theta_max     midway between (N-2) tau / d_min + 1 and (N-1) tau / d_min + 1
+ *   on the subflow with D_max, each period:
+ *     theta > theta_max             w /= theta
+ *     theta_0 < theta <= theta_max  w = (w / theta + w) / 2
+ *     then, if w < ssthresh         ssthresh = w
+ *
+ * N is the peer's window in segments; tau = d_min / w_min spaces the fastest path's segments, so that
+ * tau / d_min is 1 / w_min.
+ *
+ * Deviations. D is the smoothed RTT: the paper's one-way delays need timestamps that MPTCP does not carry.
+ * beta and theta_0 are not published; the values are ours. The paper's text has the averaging step
+ * above theta_max only: rule=text. It leaves theta = theta_max open: the milder step. Paths that differ
+ * in propagation would be cut for ever, so a slow path without a queue (srtt at most 1.05 of its base
+ * RTT) is left alone, and no window is cut below 2 packets. No cut while in recovery.
+ */
+#include "mpcc/linked.h"
+#include "mpcc/state.h"
+#include "mpcc/tunable.h"
+
+enum { RULE_ALGORITHM, RULE_TEXT };
+TUNABLE(rule, RULE_ALGORITHM, "algorithm|text; cut by Algorithm 1, or as the paper's text has it");
+TUNABLE(period_ms, 500, "10..10000 ms; time between two cuts");
+TUNABLE(beta_percent, 75, "0..99 percent; weight of the old theta");
+TUNABLE(theta_0_percent, 150, "100..1000 percent; ratio of delays that is left alone");
+
+struct cc_state {
+	struct mpcc_flow flow;
+	__u64 next_cut_us; /* tcp_mstamp */
+	struct mpcc_num theta; /* 0 = unset */
+};
+
+struct cc_sum {
+	__u32 n;
+	__u32 slowest_us8; /* D_max */
+	__u32 fastest_us8; /* D_min */
+	__u32 fastest_cwnd; /* w_min, of the fastest */
+	struct linked_sum linked;
+};
+
+static __always_inline void cc_private(struct mpcc_path *p, const struct tcp_sock *tp,
+				       const struct cc_state *state, const struct cc_state *own)
+{
+	p->base_rtt_us = state->flow.base_rtt_us;
+	p->theta = state->theta;
+	p->peer_window = tp->mss_cache ? tp->snd_wnd / tp->mss_cache : 0;
+}
+#define cc_private cc_private
+
+MPCC_PURE int cc_add(struct cc_sum *sum nonnull, const struct mpcc_path *p nonnull)
+{
+	if (p->srtt_us8 > sum->slowest_us8)
+		sum->slowest_us8 = p->srtt_us8;
+	if (!sum->n || p->srtt_us8 < sum->fastest_us8) {
+		sum->fastest_us8 = p->srtt_us8;
+		sum->fastest_cwnd = p->cwnd;
+	}
+	sum->n++;
+	linked_add(&sum->linked, p);
+	return 0;
+}
+
+MPCC_PURE int cc_step(struct mpcc_step *step nonnull, const struct cc_sum *sum nonnull,
+		      const struct mpcc_path *p nonnull)
+{
+	step->up = num_min(linked_increase(&sum->linked), num_inverse(p->cwnd));
+	step->down = num_zero();
+	return 0;
+}
+
+MPCC_PURE __u32 cc_after_loss(const struct cc_sum *sum nonnull, const struct mpcc_path *p nonnull)
+{
+	return p->cwnd / 2;
+}
+
+static __always_inline __u32 cc_floor(const struct cc_sum *sum)
+{
+	return 2;
+}
+
+/* The next theta. */
+MPCC_PURE int cc_coupling(struct mpcc_coupling *c nonnull, const struct cc_sum *sum nonnull,
+			  const struct mpcc_path *p nonnull)
+{
+	struct mpcc_num now = num_div(num_of(sum->slowest_us8), num_of(sum->fastest_us8));
+
+	c->value = now;
+	if (p->theta.m)
+		c->value = num_add(num_mul(num_div(num_of(100 - beta_percent), num_of(100)), now),
+				   num_mul(num_div(num_of(beta_percent), num_of(100)), p->theta));
+	c->negative = 0;
+	return 0;
+}
+
+static __always_inline struct mpcc_num theta_max(const struct cc_sum *sum,
+						 const struct mpcc_path *p)
+{
+	__u64 twice = p->peer_window > 1 ? 2 * (__u64)p->peer_window - 3 : 0;
+
+	return num_add(num_div(num_of(twice), num_of(2 * (__u64)sum->fastest_cwnd)), num_of(1));
+}
+
+/* This period's cut; the window stays where there is none. */
+MPCC_PURE int cc_window(struct mpcc_setting *s nonnull, const struct cc_sum *sum nonnull,
+			const struct mpcc_path *p nonnull)
+{
+	struct mpcc_coupling c = {};
+	struct mpcc_num cut;
+	bool above;
+
+	if (sum->n < 2 || p->srtt_us8 < sum->slowest_us8 || p->cwnd <= 2)
+		return 0;
+	if (20ULL * p->srtt_us8 <= 21ULL * ((__u64)p->base_rtt_us << 3))
+		return 0;
+	cc_coupling(&c, sum, p);
+	above = num_less(theta_max(sum, p), c.value);
+	if (!above && (rule == RULE_TEXT ||
+		       !num_less(num_div(num_of(theta_0_percent), num_of(100)), c.value)))
+		return 0;
+	cut = num_div(num_of(p->cwnd), c.value);
+	if (!above || rule == RULE_TEXT)
+		cut = num_scale(num_add(cut, num_of(p->cwnd)), -1);
+	s->window = num_to_fixed(cut, 0);
+	if (s->window < 2)
+		s->window = 2;
+	if (s->window < s->ssthresh)
+		s->ssthresh = s->window;
+	return 0;
+}
+#define cc_window cc_window
+
+#include "mpcc/cc.h"
+
+/* Not inlined: the view needs a stack of its own. */
+static __noinline int run_period(struct tcp_sock *tp)
+{
+	struct cc_state *state = (struct cc_state *)tp->inet_conn.icsk_ca_priv;
+	struct mpcc_setting setting;
+	struct mpcc_coupling c = {};
+	struct mpcc_view v;
+
+	state->next_cut_us = tp->tcp_mstamp + (__u64)period_ms * 1000;
+	view_of(&v, tp, state);
+	if (!v.coupled)
+		return 0;
+	setting.window = v.self.cwnd;
+	setting.ssthresh = v.self.ssthresh;
+	cc_window(&setting, &v.sum, &v.self);
+	cc_coupling(&c, &v.sum, &v.self);
+	state->theta = c.value;
+	tp->snd_cwnd = setting.window;
+	tp->snd_ssthresh = setting.ssthresh;
+	return 0;
+}
+
+/* Not called in recovery. */
+static __always_inline void cc_on_ack(struct cc_state *state, struct tcp_sock *tp)
+{
+	if (tp->tcp_mstamp >= state->next_cut_us)
+		run_period(tp);
+}
+#define cc_on_ack cc_on_ack
+
+#include "mpcc/coupled.h"
+#include "mpcc/eval.h"
+
+COUPLED_OPS(cdd);

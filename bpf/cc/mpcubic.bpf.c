@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * mpCUBIC (Kato et al., WorldCIST 2020, sections 3 and 4, equations (9)-(13)), over CUBIC (RFC 9438).
+ *
+ * With n subflows, t seconds after the loss at window w_loss, C = 0.4:
+ *
+ *   mode=derived   W(t) = C (t/n - K)^3 + w_loss,  K = cbrt(D beta w_loss / C)
+ *                  per loss event  w *= 1 - D beta
+ *                  D = n / (1 + beta (n-1)^2 / (4n)); beta is the fraction that the total loses
+ *   mode=literal   W(t) = (n C (t/n - K)^3 + w_loss) / D,  K = cbrt(0.3 w_loss / C)
+ *                  per loss event  w *= 0.7
+ *   n = 1          CUBIC: W(t) = C (t - K)^3 + w_loss, K = cbrt(0.3 w_loss / C), w *= 0.7, and never
+ *                  less than Reno would have (RFC 9438, section 4.3)
+ *   per acknowledged segment  w += (W(t + RTT) - w) / w, no less than 0 and no more than w / 2 an RTT
+ *
+ * The paper gives equation (13) for two subflows and does not say whether its Wmax is the connection's,
+ * as the derivation needs (derived), or the subflow's own, as the described change of the kernel has it
+ * (literal); D_n is the extension to n subflows that are K seconds apart. From six subflows on the
+ * derived decrease leaves nothing: D is taken for five.
+ *
+ * Fast convergence (RFC 9438, section 4.7) is on. After a timeout the first curve starts at the plateau.
+ * Time stands still while the window is not used up. K is a cube root to a relative 2^-20, t is in
+ * microseconds. No HyStart: slow start is RFC 5681's.
+ */
+#include "mpcc/path.h"
+#include "mpcc/state.h"
+#include "mpcc/tunable.h"
+
+enum { MODE_DERIVED, MODE_LITERAL };
+TUNABLE(mode, MODE_DERIVED, "derived|literal; Wmax of the connection, or of the subflow");
+TUNABLE(beta_percent, 20, "5..50 percent; what the connection loses at a loss event");
+
+#define CUBIC_BETA_PERCENT 30
+#define MAX_DERIVED 5
+#define FLOOR 2
+/* An ACK this much later than the last one ended a pause, not an RTT. */
+#define PAUSE_RTTS 2
+
+/* C (t/n - K)^3 + origin: K seconds of stretched time to the plateau. */
+struct curve {
+	struct mpcc_num origin; /* packets; 0 = no loss yet */
+	struct mpcc_num k; /* s */
+};
+
+struct cc_state {
+	struct mpcc_flow flow;
+	struct curve curve;
+	struct mpcc_num friendly; /* what Reno would have by now; n = 1 only */
+	__u64 epoch_us; /* tcp_mstamp of the curve's start, moved on by pauses; 0 = not begun */
+	__u64 last_ack_us;
+	__u32 last_max; /* packets at the last loss; 0 = none, or a timeout since */
+	__u32 epoch_cwnd; /* packets at the curve's start */
+};
+
+struct cc_sum {
+	__u32 n;
+};
+
+MPCC_PURE int cc_add(struct cc_sum *sum nonnull, const struct mpcc_path *p nonnull)
+{
+	sum->n++;
+	return 0;
+}
+
+static __always_inline struct mpcc_num percent(__u32 v)
+{
+	return num_div(num_of(v), num_of(100));
+}
+
+/* C, packets per cubic second */
+static __always_inline struct mpcc_num cubic_c(void)
+{
+	return num_div(num_of(2), num_of(5));
+}
+
+/* D */
+static __always_inline struct mpcc_num share_divisor(__u32 n)
+{
+	__u32 m = n > MAX_DERIVED ? MAX_DERIVED : n;
+	/* beta (n-1)^2 / (4n) */
+	struct mpcc_num s = num_div(num_of((__u64)beta_percent * (m - 1) * (m - 1)),
+				    num_of(400 * (__u64)m));
+
+	return num_div(num_of(m), num_add(num_of(1), s));
+}
+
+/* What of the window is left after a loss. */
+static __always_inline struct mpcc_num left_after_loss(__u32 n)
+{
+	if (n < 2 || mode == MODE_LITERAL)
+		return percent(100 - CUBIC_BETA_PERCENT);
+	return num_sub(num_of(1), num_mul(share_divisor(n), percent(beta_percent)));
+}
+
+/* The curve from w0 up to the plateau at w_loss, for a subflow that is at w0. */
+static __always_inline struct curve curve_of(struct mpcc_num w_loss, struct mpcc_num w0)
+{
+	return (struct curve){
+		.origin = w_loss,
+		.k = num_cbrt(num_div(num_sub(w_loss, w0), cubic_c())),
+	};
+}
+
+/* W, t microseconds into the curve. */
+static __always_inline struct mpcc_num window_at(const struct curve *c, __u64 t_us, __u32 n)
+{
+	struct mpcc_num t = num_div(num_of(t_us), num_of((__u64)n * 1000000));
+	struct mpcc_num w = c->origin, cube, factor = cubic_c();
+	bool before = num_less(t, c->k);
+	struct mpcc_num away = before ? num_sub(c->k, t) : num_sub(t, c->k);
+	bool literal = n > 1 && mode == MODE_LITERAL;
+
+	if (literal)
+		factor = num_mul(factor, num_of(n));
+	cube = num_mul(factor, num_mul(away, num_mul(away, away)));
+	w = before ? num_sub(w, cube) : num_add(w, cube);
+	return literal ? num_div(w, share_divisor(n)) : w;
+}
+
+/* The increase per segment that makes up for what the window lacks of the target, over one RTT. */
+MPCC_PURE int step_to(struct mpcc_step *step nonnull, const struct curve *c nonnull, __u64 t_us,
+		      __u32 cwnd, __u32 n)
+{
+	struct mpcc_num w = num_of(cwnd);
+	struct mpcc_num missing = num_sub(window_at(c, t_us, n), w);
+
+	step->up = num_min(num_div(missing, w), num_scale(num_of(1), -1));
+	step->down = num_zero();
+	return 0;
+}
+
+/* For given numbers: the curve that follows a loss at last_max. */
+static __always_inline struct curve given_curve(const struct cc_sum *sum, const struct mpcc_path *p)
+{
+	struct mpcc_num w_loss = p->last_max.m ? p->last_max : num_of(p->cwnd);
+	struct mpcc_num w0 = w_loss;
+
+	if (p->last_max.m)
+		w0 = num_mul(w_loss, left_after_loss(sum->n));
+	return curve_of(w_loss, w0);
+}
+
+MPCC_PURE int cc_step(struct mpcc_step *step nonnull, const struct cc_sum *sum nonnull,
+		      const struct mpcc_path *p nonnull)
+{
+	struct curve c = given_curve(sum, p);
+
+	return step_to(step, &c, p->epoch_us + (p->srtt_us8 >> 3), p->cwnd, sum->n);
+}
+
+MPCC_PURE __u32 cc_after_loss(const struct cc_sum *sum nonnull, const struct mpcc_path *p nonnull)
+{
+	return num_to_fixed(num_mul(num_of(p->cwnd), left_after_loss(sum->n)), 0);
+}
+
+static __always_inline __u32 cc_floor(const struct cc_sum *sum)
+{
+	return FLOOR;
+}
+
+/* W(t) */
+MPCC_PURE int cc_coupling(struct mpcc_coupling *c nonnull, const struct cc_sum *sum nonnull,
+			  const struct mpcc_path *p nonnull)
+{
+	struct curve curve = given_curve(sum, p);
+
+	c->value = window_at(&curve, p->epoch_us, sum->n);
+	c->negative = 0;
+	return 0;
+}
+
+static __always_inline void cc_private(struct mpcc_path *p, const struct tcp_sock *tp,
+				       const struct cc_state *state, const struct cc_state *own)
+{
+	p->last_max = num_of(state->last_max);
+	if (state->epoch_us)
+		p->epoch_us = tp->tcp_mstamp - state->epoch_us;
+}
+#define cc_private cc_private
+
+#include "mpcc/decide.h"
+#include "mpcc/eval.h"
+#include "mpcc/life.h"
+
+static __always_inline void begin_curve(struct cc_state *state, const struct tcp_sock *tp)
+{
+	struct mpcc_num w0 = num_of(tp->snd_cwnd), w_loss = num_of(state->last_max);
+
+	/* Above the old plateau, or with none, the curve starts at its own. */
+	if (num_less(w_loss, w0))
+		w_loss = w0;
+	state->curve = curve_of(w_loss, w0);
+	state->epoch_us = tp->tcp_mstamp;
+	state->epoch_cwnd = tp->snd_cwnd;
+	state->friendly = w0;
+}
+
+/* RFC 9438, section 4.3: a = 3 (1 - 0.7) / (1 + 0.7), and 1 once the window of the last loss is back. */
+static __always_inline void track_reno(struct cc_state *state, const struct tcp_sock *tp,
+				       __u32 acked)
+{
+	struct mpcc_num a = num_div(num_of(9), num_of(17));
+
+	if (!num_less(state->friendly, num_of(state->last_max)))
+		a = num_of(1);
+	state->friendly = num_add(state->friendly,
+				  num_div(num_mul(a, num_of(acked)), num_of(tp->snd_cwnd)));
+}
+
+/* Not inlined: the view needs a stack of its own. */
+static __noinline int advance(struct sock *sk, __u32 acked)
+{
+	struct cc_state *state = state_of(sk);
+	struct tcp_sock *tp = tcp_sk(sk);
+	struct mpcc_step step = {};
+	struct mpcc_view v;
+	struct curve curve;
+	__u64 t_us;
+
+	view_of(&v, tp, state);
+	if (!v.coupled)
+		v.sum.n = 1;
+	if (!state->epoch_us)
+		begin_curve(state, tp);
+	curve = state->curve;
+	t_us = tp->tcp_mstamp - state->epoch_us + (tp->srtt_us >> 3);
+	step_to(&step, &curve, t_us, tp->snd_cwnd, v.sum.n);
+	if (v.sum.n == 1) {
+		struct mpcc_num w = num_of(tp->snd_cwnd);
+
+		track_reno(state, tp, acked);
+		step.up = num_max(step.up, num_div(num_sub(state->friendly, w), w));
+	}
+	apply_step(tp, &state->flow, &step, acked, FLOOR);
+	return 0;
+}
+
+SEC("struct_ops")
+void BPF_PROG(mpcubic_cong_avoid, struct sock *sk, __u32 ack, __u32 acked)
+{
+	struct cc_state *state = state_of(sk);
+	struct tcp_sock *tp = tcp_sk(sk);
+	__u64 now = tp->tcp_mstamp, gap = now - state->last_ack_us;
+	bool limited = is_cwnd_limited(tp);
+
+	track_rtt(tp, &state->flow);
+	refresh_if_due(sk, state);
+	if (state->epoch_us && (!limited || gap > PAUSE_RTTS * (tp->srtt_us >> 3)))
+		state->epoch_us += gap;
+	state->last_ack_us = now;
+	if (!limited)
+		return;
+	if (in_slow_start(tp)) {
+		acked = tcp_slow_start(tp, acked);
+		if (!acked)
+			return;
+	}
+	advance(sk, acked);
+}
+
+SEC("struct_ops")
+__u32 BPF_PROG(mpcubic_ssthresh, struct sock *sk)
+{
+	struct cc_state *state = state_of(sk);
+	struct tcp_sock *tp = tcp_sk(sk);
+	__u32 cwnd = tp->snd_cwnd, after;
+	struct mpcc_view v;
+
+	flow_loss(&state->flow);
+	view_of(&v, tp, state);
+	if (!v.coupled)
+		v.sum.n = 1;
+	after = cc_after_loss(&v.sum, &v.self);
+	state->epoch_us = 0;
+	/* Fast convergence: a loss below the last one's window means that others want a share. */
+	state->last_max = cwnd < state->last_max ? (cwnd + after) / 2 : cwnd;
+	return after < FLOOR ? FLOOR : after;
+}
+
+SEC("struct_ops")
+void BPF_PROG(mpcubic_set_state, struct sock *sk, __u8 new_state)
+{
+	struct cc_state *state = state_of(sk);
+
+	if (new_state != TCP_CA_Loss)
+		return;
+	state->epoch_us = 0;
+	state->last_max = 0;
+	refresh(sk);
+}
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+SEC(".struct_ops.link")
+struct tcp_congestion_ops mpcubic = {
+	.init = (void *)mpcc_init,
+	.release = (void *)mpcc_release,
+	.cong_avoid = (void *)mpcubic_cong_avoid,
+	.ssthresh = (void *)mpcubic_ssthresh,
+	.set_state = (void *)mpcubic_set_state,
+	.undo_cwnd = (void *)mpcc_undo_cwnd,
+	.flags = TCP_CONG_NON_RESTRICTED,
+	.name = "mpcubic",
+};
