@@ -20,7 +20,7 @@ MPCC_CHECK_STATE(struct cc_state);
 
 struct cc_sum {
 	__u32 n;
-	__u32 cwnd; /* W */
+	__u64 cwnd; /* W */
 	struct mpcc_num rate; /* sum w / rtt */
 	struct mpcc_num best; /* max w / rtt^2 */
 };
