@@ -19,6 +19,8 @@ var (
 	ErrNotLoaded = errors.New("not loaded")
 	// ErrUnsupported is wrapped when this kernel lacks what is needed.
 	ErrUnsupported = errors.New("this kernel cannot do it")
+	// ErrUsage is wrapped when what was asked for does not exist on any machine.
+	ErrUsage = errors.New("not possible")
 )
 
 // plainError is a message for people that still is one of the errors above, or carries a log.
@@ -42,6 +44,10 @@ func (e *plainError) Unwrap() []error {
 
 func unsupported(format string, args ...any) error {
 	return &plainError{message: fmt.Sprintf(format, args...), kind: ErrUnsupported}
+}
+
+func usage(format string, args ...any) error {
+	return &plainError{message: fmt.Sprintf(format, args...), kind: ErrUsage}
 }
 
 func notLoaded(e catalog.Entry) error {

@@ -180,11 +180,14 @@ func encode(raw []byte, s *btf.Struct, values Path) error {
 		if err != nil {
 			return err
 		}
-		limit := math.Ldexp(1, size*8) / factor
-		if value < 0 || value >= limit || math.IsNaN(value) {
-			return fmt.Errorf("%s: %g is out of range, 0 to %.0f", key, value, limit-1)
+		number, limit := math.Round(value*factor), math.Ldexp(1, size*8)
+		if size == 1 {
+			limit = 2 // a byte is a flag
 		}
-		putUint(raw[m.Offset.Bytes():], size, uint64(math.Round(value*factor)))
+		if value < 0 || number >= limit || math.IsNaN(value) {
+			return fmt.Errorf("%s: %v is out of range, 0 to %.0f", key, value, (limit-1)/factor)
+		}
+		putUint(raw[m.Offset.Bytes():], size, uint64(number))
 	}
 	if left == 0 {
 		return nil

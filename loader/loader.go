@@ -8,7 +8,7 @@
 //	/sys/fs/bpf/mpcc/cc/NAME    the link of a loaded congestion control
 //	/sys/fs/bpf/mpcc/maps/NAME  the shared maps
 //	/run/mpcc/lock              held while a command changes something
-//	/run/mpcc/defaults.json     namespaces whose default was changed, and what it was before
+//	/run/mpcc/defaults.json     what the changed defaults of namespaces were before
 //
 // Every change is ordered so that a process killed between two steps leaves what the next command
 // understands: a record before the change it records, the pin as the last step of a load.
@@ -20,7 +20,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
@@ -51,20 +53,20 @@ func Load(e catalog.Entry, o Options) (loaded bool, err error) {
 	if err := missing(e); err != nil {
 		return false, err
 	}
+	// Namespaces that do not exist must be known before anything is changed.
+	namespaces, err := resolveAll(o)
+	if err != nil {
+		return false, err
+	}
 	if o.DryRun {
 		return false, verify(e, o.Set)
 	}
-	unlock, err := lock()
+	unlock, err := begin()
 	if err != nil {
 		return false, err
 	}
 	defer unlock()
 	if err := sweep(); err != nil {
-		return false, err
-	}
-	// Namespaces that do not exist must be known before anything is changed.
-	namespaces, err := resolveAll(o)
-	if err != nil {
 		return false, err
 	}
 	if isPinned(e) {
@@ -91,14 +93,20 @@ func Switch(e catalog.Entry, o Options) error {
 	if err := checkRights(); err != nil {
 		return err
 	}
+	if err := missing(e); err != nil {
+		return err
+	}
 	if o.DryRun {
 		return verify(e, o.Set)
 	}
-	unlock, err := lock()
+	unlock, err := begin()
 	if err != nil {
 		return err
 	}
 	defer unlock()
+	if err := sweep(); err != nil {
+		return err
+	}
 	if !isPinned(e) {
 		return notLoaded(e)
 	}
@@ -115,22 +123,22 @@ func Switch(e catalog.Entry, o Options) error {
 	if err := updateLink(l, coll.Maps[e.Name]); err != nil {
 		return explain("switch "+e.Name, err)
 	}
-	return nil
+	return renewDefaults(e.Name)
 }
 
 // Unloaded tells what Unload did.
 type Unloaded struct {
 	Name     string
-	Restored []string // namespaces whose default was given back
-	Live     int      // connections' subflows that run the code until they close
+	Restored []Default // the defaults that were given back
+	Live     int       // connections' subflows that run the code until they close
 }
 
-// Unload gives back every default that names the algorithm, then detaches it.
+// Unload gives back every default that is the algorithm, then detaches it.
 func Unload(e catalog.Entry) (Unloaded, error) {
 	if err := checkRights(); err != nil {
 		return Unloaded{}, err
 	}
-	unlock, err := lock()
+	unlock, err := begin()
 	if err != nil {
 		return Unloaded{}, err
 	}
@@ -138,46 +146,76 @@ func Unload(e catalog.Entry) (Unloaded, error) {
 	if !isPinned(e) {
 		return Unloaded{}, errors.Join(notLoaded(e), sweep())
 	}
-	u, err := detach(e)
+	u, err := detach(linkPath(e))
 	if err != nil {
+		return u, err
+	}
+	if u.Live, err = countLive(e.Name); err != nil {
 		return u, err
 	}
 	return u, sweep()
 }
 
-// UnloadAll unloads whatever is loaded and removes the maps too, live connections or not.
+// UnloadAll unloads whatever is loaded and removes the maps too: with live connections or not, and
+// whichever version of mpcc they are from. Of another version's it cannot tell how many are live.
 func UnloadAll() ([]Unloaded, error) {
 	if err := checkRights(); err != nil {
 		return nil, err
 	}
-	unlock, err := lock()
+	unlock, err := begin()
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
+	pins, err := pins()
+	if err != nil {
+		return nil, err
+	}
 	var all []Unloaded
-	for _, e := range Loaded() {
-		u, err := detach(e)
+	for _, pin := range pins {
+		u, err := detach(pin)
 		if err != nil {
+			return all, err
+		}
+		u.Live, err = countLive(u.Name)
+		if err != nil && !errors.Is(err, ebpf.ErrMapIncompatible) {
 			return all, err
 		}
 		all = append(all, u)
 	}
-	if err := sweep(); err != nil {
+	if err := sweepNames(); err != nil {
 		return all, err
 	}
 	return all, os.RemoveAll(pinDir)
 }
 
 // Loaded lists the algorithms that are attached.
-func Loaded() []catalog.Entry {
+func Loaded() ([]catalog.Entry, error) {
+	names, err := offered()
+	if err != nil {
+		return nil, err
+	}
 	var found []catalog.Entry
 	for _, e := range catalog.Entries {
-		if isPinned(e) {
-			found = append(found, e)
+		_, err := os.Stat(linkPath(e))
+		if errors.Is(err, fs.ErrNotExist) || !slices.Contains(names, e.Name) {
+			continue
 		}
+		if err != nil {
+			return nil, explain("see what is loaded", err)
+		}
+		found = append(found, e)
 	}
-	return found
+	return found, nil
+}
+
+// begin is how every change starts: not without the file system of the pins, which a private mount
+// namespace may lack and which tells what is loaded, and not at the same time as another.
+func begin() (unlock func(), err error) {
+	if err := checkFS(); err != nil {
+		return nil, err
+	}
+	return lock()
 }
 
 func linkPath(e catalog.Entry) string { return filepath.Join(pinDir, string(e.Kind), e.Name) }
@@ -186,6 +224,9 @@ func isPinned(e catalog.Entry) bool {
 	_, err := os.Stat(linkPath(e))
 	return err == nil
 }
+
+// pins lists the links, those of algorithms that only another version of mpcc knows too.
+func pins() ([]string, error) { return filepath.Glob(filepath.Join(pinDir, string(catalog.CC), "*")) }
 
 // load brings an algorithm's programs into the kernel, with the shared maps pinned in dir or, where dir
 // is empty, with maps of its own.
@@ -222,13 +263,10 @@ func verify(e catalog.Entry, set map[string]string) error {
 }
 
 func attach(e catalog.Entry, set map[string]string) error {
-	if err := checkFS(); err != nil {
-		return err
-	}
-	if taken, err := isAvailable(e.Name); err != nil {
+	if taken, err := stillOffered(e.Name); err != nil {
 		return err
 	} else if taken {
-		return fmt.Errorf("load %s: this kernel has another congestion control of that name; unload it first (rmmod tcp_%s, or the program that attached it)", e.Name, e.Name)
+		return fmt.Errorf("load %s: the name is taken by a congestion control that mpcc has not loaded; remove that first (rmmod tcp_%s, or end the program that attached it)", e.Name, e.Name)
 	}
 	for _, dir := range []string{mapDir, filepath.Dir(linkPath(e))} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -248,43 +286,75 @@ func attach(e catalog.Entry, set map[string]string) error {
 	if err := l.Pin(linkPath(e)); err != nil {
 		return explain("pin "+e.Name, err)
 	}
-	if there, err := isAvailable(e.Name); err != nil {
+	if names, err := offered(); err != nil {
 		return err
-	} else if !there {
+	} else if !slices.Contains(names, e.Name) {
 		return errors.Join(fmt.Errorf("load %s: the kernel took it but does not offer it", e.Name), l.Unpin())
 	}
 	return nil
 }
 
-func detach(e catalog.Entry) (Unloaded, error) {
-	u := Unloaded{Name: e.Name}
-	var err error
-	if u.Restored, err = restoreDefaults(e.Name); err != nil {
-		return u, err
+// detach takes the name away from the kernel; live connections keep the code.
+func detach(pin string) (Unloaded, error) {
+	name := filepath.Base(pin)
+	restored, err := giveBack(func(cc string) bool { return cc == name })
+	if err != nil {
+		return Unloaded{}, err
 	}
-	if err := os.Remove(linkPath(e)); err != nil {
-		return u, explain("unload "+e.Name, err)
+	if err := os.Remove(pin); err != nil {
+		return Unloaded{}, explain("unload "+name, err)
 	}
-	u.Live, err = countLive(e.Name)
-	return u, err
+	if still, err := stillOffered(name); err != nil {
+		return Unloaded{}, err
+	} else if still {
+		return Unloaded{}, fmt.Errorf("unload %s: its pin is removed, but the kernel goes on offering it: another program holds its link", name)
+	}
+	return Unloaded{Name: name, Restored: restored}, nil
 }
 
-// sweep removes what a killed command or a finished connection left: defaults that name a congestion
-// control which is gone, and the maps once nothing writes to them and the user keeps nothing in them.
+// sweep removes what a killed command or a finished connection left.
 func sweep() error {
-	if err := dropStaleDefaults(); err != nil {
+	if err := sweepNames(); err != nil {
 		return err
 	}
-	if len(Loaded()) > 0 {
-		return nil
+	return sweepMaps()
+}
+
+// sweepNames removes the pins of links that were detached by force, and the defaults whose name is no
+// longer offered: the pin was removed by hand, or its file system unmounted.
+func sweepNames() error {
+	names, err := offered()
+	if err != nil {
+		return err
 	}
-	if _, err := os.Stat(mapDir); errors.Is(err, fs.ErrNotExist) {
-		return os.RemoveAll(pinDir)
+	pins, err := pins()
+	if err != nil {
+		return err
+	}
+	for _, pin := range pins {
+		if slices.Contains(names, filepath.Base(pin)) {
+			continue
+		}
+		if err := os.Remove(pin); err != nil {
+			return err
+		}
+	}
+	_, err = giveBack(func(cc string) bool { return isOurs(cc) && !slices.Contains(names, cc) })
+	return err
+}
+
+// sweepMaps removes the maps once nothing writes to them and the user keeps nothing in them.
+func sweepMaps() error {
+	if pins, err := pins(); err != nil || len(pins) > 0 {
+		return err
 	}
 	maps, err := OpenMaps()
-	if err != nil {
-		// A load that was killed while it pinned them: there is nothing in them yet.
+	if errors.Is(err, ErrNotLoaded) {
+		// A command may have been killed while it pinned or removed them: there is nothing in them.
 		return os.RemoveAll(pinDir)
+	}
+	if err != nil {
+		return err
 	}
 	defer maps.Close()
 	if used, err := maps.inUse(); err != nil || used {
@@ -315,16 +385,23 @@ func countLive(name string) (int, error) {
 	return n, nil
 }
 
-// isAvailable asks the kernel whether it offers a congestion control of this name.
-func isAvailable(name string) (bool, error) {
+// offered lists the congestion controls that the kernel has.
+func offered() ([]string, error) {
 	b, err := os.ReadFile("/proc/sys/net/ipv4/tcp_available_congestion_control")
-	if err != nil {
-		return false, err
-	}
-	for _, n := range strings.Fields(string(b)) {
-		if n == name {
+	return strings.Fields(string(b)), err
+}
+
+// stillOffered waits for a name to go. The kernel takes it away some time after the last hold on the
+// link has gone, be it a pin or a process that was killed.
+func stillOffered(name string) (bool, error) {
+	const settled = 3 * time.Second
+	for end := time.Now().Add(settled); ; time.Sleep(10 * time.Millisecond) {
+		names, err := offered()
+		if err != nil || !slices.Contains(names, name) {
+			return false, err
+		}
+		if time.Now().After(end) {
 			return true, nil
 		}
 	}
-	return false, nil
 }

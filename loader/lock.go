@@ -11,7 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const lockWait = 10 * time.Second
+// lockWait is long enough for several commands that each have the kernel verify programs, on a slow machine.
+const lockWait = time.Minute
 
 // lock keeps two commands from changing things at once. The kernel drops it with the process.
 func lock() (unlock func(), err error) {

@@ -20,8 +20,12 @@ type Maps struct {
 	subflows, totals, counters, energy *ebpf.Map
 }
 
-// OpenMaps opens the pinned maps; ErrNotLoaded where there are none.
+// OpenMaps opens the pinned maps; ErrNotLoaded where they are not all there.
 func OpenMaps() (*Maps, error) {
+	spec, err := obj.LoadMaps()
+	if err != nil {
+		return nil, err
+	}
 	m := &Maps{}
 	for name, target := range m.byName() {
 		got, err := ebpf.LoadPinnedMap(filepath.Join(mapDir, name), nil)
@@ -33,6 +37,10 @@ func OpenMaps() (*Maps, error) {
 			return nil, explain("open the maps", err)
 		}
 		*target = got
+		if err := spec.Maps[name].Compatible(got); err != nil {
+			m.Close()
+			return nil, explain("open the maps", err)
+		}
 	}
 	return m, nil
 }

@@ -3,7 +3,9 @@
 package loader
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -11,12 +13,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const namedNetns = "/run/netns"
+const (
+	namedNetns   = "/run/netns"
+	currentNetns = "/proc/thread-self/ns/net"
+)
 
 // Netns is a network namespace: the inode number that identifies it, and a name for people.
 type Netns struct {
-	Inode uint64
-	Name  string // of ip netns; "" for one without
+	Inode uint64 `json:"inode"`
+	Name  string `json:"netns,omitempty"` // of ip netns; "" for one without
 	path  string
 }
 
@@ -24,10 +29,28 @@ func (n Netns) String() string {
 	if n.Name != "" {
 		return "network namespace " + n.Name
 	}
-	return "this network namespace"
+	if n.isCurrent() {
+		return "this network namespace"
+	}
+	return fmt.Sprintf("network namespace %d", n.Inode)
 }
 
+func (n Netns) isCurrent() bool {
+	current, err := CurrentNetns()
+	return err == nil && current.Inode == n.Inode
+}
+
+// errGone is wrapped where a namespace ended, or was replaced at its path by another.
+var errGone = errors.New("it has ended")
+
 func netnsAt(path, name string) (Netns, error) {
+	var where unix.Statfs_t
+	if err := unix.Statfs(path, &where); err != nil {
+		return Netns{}, err
+	}
+	if where.Type != unix.NSFS_MAGIC {
+		return Netns{}, fmt.Errorf("%s is not a namespace", path)
+	}
 	var st unix.Stat_t
 	if err := unix.Stat(path, &st); err != nil {
 		return Netns{}, err
@@ -36,7 +59,7 @@ func netnsAt(path, name string) (Netns, error) {
 }
 
 // CurrentNetns is the caller's.
-func CurrentNetns() (Netns, error) { return netnsAt("/proc/thread-self/ns/net", "") }
+func CurrentNetns() (Netns, error) { return netnsAt(currentNetns, "") }
 
 // NamedNetns is one of ip netns.
 func NamedNetns(name string) (Netns, error) {
@@ -65,37 +88,50 @@ func NetnsNames() map[uint64]string {
 	return names
 }
 
-// findNetns looks for a namespace by its inode: among the named ones, then among all processes'.
-func findNetns(inode uint64) (Netns, bool) {
-	for _, pattern := range []string{namedNetns + "/*", "/proc/[0-9]*/ns/net"} {
-		paths, _ := filepath.Glob(pattern)
+// eachNetns visits every network namespace that has a name or a process, the machine's own first.
+func eachNetns(visit func(Netns) error) error {
+	names := NetnsNames()
+	seen := map[uint64]bool{}
+	for _, pattern := range []string{"/proc/1/ns/net", currentNetns, namedNetns + "/*", "/proc/[0-9]*/ns/net"} {
+		paths, err := filepath.Glob(pattern)
+		if err != nil {
+			return err
+		}
 		for _, path := range paths {
-			name := ""
-			if filepath.Dir(path) == namedNetns {
-				name = filepath.Base(path)
+			ns, err := netnsAt(path, "")
+			if err != nil || seen[ns.Inode] {
+				continue
 			}
-			if ns, err := netnsAt(path, name); err == nil && ns.Inode == inode {
-				return ns, true
+			ns.Name = names[ns.Inode]
+			if err = visit(ns); errors.Is(err, errGone) {
+				continue // by this path; there may be another
 			}
+			if err != nil {
+				return err
+			}
+			seen[ns.Inode] = true
 		}
 	}
-	return Netns{}, false
+	return nil
 }
 
 // Do runs f inside the namespace. A thread that cannot come back is given up.
 func (n Netns) Do(f func() error) error {
+	if n.isCurrent() {
+		return f() // entering it would take CAP_SYS_ADMIN
+	}
 	done := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread()
-		home, err := os.Open("/proc/thread-self/ns/net")
+		home, err := os.Open(currentNetns)
 		if err != nil {
 			done <- err
 			return
 		}
 		defer home.Close()
-		there, err := os.Open(n.path)
+		there, err := n.open()
 		if err != nil {
-			done <- err
+			done <- fmt.Errorf("enter %s: %w", n, err)
 			return
 		}
 		defer there.Close()
@@ -110,4 +146,23 @@ func (n Netns) Do(f func() error) error {
 		done <- err
 	}()
 	return <-done
+}
+
+// open makes sure that it is still this namespace that is there.
+func (n Netns) open() (*os.File, error) {
+	f, err := os.Open(n.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, errGone
+	}
+	if err != nil {
+		return nil, err
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	if st.Ino != n.Inode {
+		return nil, errors.Join(errGone, f.Close())
+	}
+	return f, nil
 }

@@ -45,8 +45,8 @@ func hasFunc(name string) func(*btf.Spec) bool {
 var ccFeatures = []kernelFeature{
 	{"Multipath TCP", "it is built without CONFIG_MPTCP", hasStruct("mptcp_subflow_context")},
 	{"BPF congestion control", "it is built without CONFIG_BPF_JIT or CONFIG_BPF_SYSCALL", hasStruct("bpf_struct_ops_tcp_congestion_ops")},
-	{"struct_ops links", "they came with Linux 6.4", hasStruct("bpf_struct_ops_link")},
-	{"bpf_rdonly_cast", "it came with Linux 6.2", hasFunc("bpf_rdonly_cast")},
+	{"lasting BPF congestion controls (struct_ops links)", "they came with Linux 6.4", hasStruct("bpf_struct_ops_link")},
+	{"BPF reads of sibling subflows (bpf_rdonly_cast)", "they came with Linux 6.2", hasFunc("bpf_rdonly_cast")},
 }
 
 // Probe lists what this kernel has of the features that an algorithm of this kind needs.
@@ -63,23 +63,26 @@ func Probe(_ catalog.Kind) []Feature {
 		}
 		features = append(features, got)
 	}
-	jit := Feature{Name: "BPF JIT"}
-	if b, err := os.ReadFile("/proc/sys/net/core/bpf_jit_enable"); err == nil && strings.TrimSpace(string(b)) != "0" {
-		jit.Present = true
-	} else {
-		jit.Mend = "turn it on: sysctl net.core.bpf_jit_enable=1"
+	// Only the machine's own network namespace shows the setting.
+	jit := Feature{Name: "BPF JIT", Present: true}
+	if b, err := os.ReadFile("/proc/sys/net/core/bpf_jit_enable"); err == nil && strings.TrimSpace(string(b)) == "0" {
+		jit = Feature{Name: jit.Name, Mend: "turn it on: sysctl net.core.bpf_jit_enable=1"}
 	}
 	return append(features, jit)
 }
 
 // missing is the error of a kernel that cannot carry the algorithm.
 func missing(e catalog.Entry) error {
+	var lacks []string
 	for _, f := range Probe(e.Kind) {
 		if !f.Present {
-			return unsupported("this kernel (%s) cannot run %s: it has no %s (%s)", release(), e.Name, f.Name, f.Mend)
+			lacks = append(lacks, fmt.Sprintf("no %s: %s", f.Name, f.Mend))
 		}
 	}
-	return nil
+	if lacks == nil {
+		return nil
+	}
+	return unsupported("this kernel (%s) cannot run %s: it has %s", release(), e.Name, strings.Join(lacks, "; "))
 }
 
 // Check says whether an algorithm could be attached here, without attaching it.
@@ -108,7 +111,7 @@ func Release() string { return release() }
 func checkFS() error {
 	var st unix.Statfs_t
 	if err := unix.Statfs(bpffs, &st); err != nil || st.Type != unix.BPF_FS_MAGIC {
-		return fmt.Errorf("%s is not a BPF file system; mount it: mount -t bpf bpf %s", bpffs, bpffs)
+		return fmt.Errorf("%s is not a BPF file system; mount it (mount -t bpf bpf %s) or, inside ip netns exec, run mpcc outside with --netns", bpffs, bpffs)
 	}
 	return nil
 }

@@ -111,7 +111,7 @@ func (t Tunable) parse(text string) (uint32, error) {
 	} else if v, err := strconv.ParseUint(text, 10, 32); err == nil && v >= t.Low && v <= t.High {
 		return uint32(v), nil
 	}
-	return 0, fmt.Errorf("--set %s: %q is not one of %s", t.Name, text, t.Range())
+	return 0, usage("--set %s: %q is not one of %s", t.Name, text, t.Range())
 }
 
 func setTunables(spec *ebpf.CollectionSpec, e catalog.Entry, set map[string]string) error {
@@ -127,9 +127,9 @@ func setTunables(spec *ebpf.CollectionSpec, e catalog.Entry, set map[string]stri
 				names = append(names, t.Name)
 			}
 			if names == nil {
-				return fmt.Errorf("--set %s: %s has no tunables", name, e.Name)
+				return usage("--set %s: %s has no tunables", name, e.Name)
 			}
-			return fmt.Errorf("--set %s: %s has no such tunable, only %s", name, e.Name, strings.Join(names, ", "))
+			return usage("--set %s: %s has no such tunable, only %s", name, e.Name, strings.Join(names, ", "))
 		}
 		value, err := tunables[i].parse(text)
 		if err != nil {

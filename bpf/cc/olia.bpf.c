@@ -39,11 +39,19 @@ struct cc_sum {
 	struct mpcc_num best; /* the metric of B */
 };
 
+/* Bytes. A sibling may meet its next loss between the two readings: then none. */
+static __always_inline __u64 since_loss(const struct tcp_sock *tp, const struct cc_state *state)
+{
+	__u64 acked = tp->bytes_acked, at_loss = state->acked_at_loss;
+
+	return acked > at_loss ? acked - at_loss : 0;
+}
+
 static __always_inline void cc_private(struct mpcc_path *p, const struct tcp_sock *tp,
 				       const struct cc_state *state, const struct cc_state *own)
 {
 	p->bytes_between_losses = state->between_losses;
-	p->bytes_since_loss = tp->bytes_acked - state->acked_at_loss;
+	p->bytes_since_loss = since_loss(tp, state);
 }
 #define cc_private cc_private
 
@@ -144,7 +152,7 @@ MPCC_PURE int cc_coupling(struct mpcc_coupling *c nonnull, const struct cc_sum *
 /* A second timeout for the same data is not another loss. */
 static __always_inline void cc_on_loss(struct cc_state *state, const struct tcp_sock *tp)
 {
-	__u64 since = tp->bytes_acked - state->acked_at_loss;
+	__u64 since = since_loss(tp, state);
 
 	if (!since || tp->inet_conn.icsk_backoff)
 		return;

@@ -2,6 +2,60 @@
 
 package main
 
-import "github.com/spf13/cobra"
+import (
+	"errors"
+	"log/slog"
+	"os"
+	"os/signal"
+	"time"
 
-func newExporterCommand() *cobra.Command { return &cobra.Command{Use: "exporter", Hidden: true} }
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/mpcc/mpcc/loader"
+	"github.com/mpcc/mpcc/pkg/exporter"
+	"github.com/mpcc/mpcc/pkg/telemetry"
+)
+
+func newExporterCommand() *cobra.Command {
+	config := exporter.Config{Version: version, Options: exporter.Options{Read: readMaps, Sys: "/sys"}}
+	c := &cobra.Command{
+		Use:   "exporter",
+		Short: "Serve what the maps hold to Prometheus",
+		Long: `exporter serves the maps at /metrics, read anew at each scrape; nothing loaded is nothing
+to show, and no failure. docs/metrics.md lists the metrics.
+
+It gives up all its capabilities once it listens. It has to stay root: the maps are root's.`,
+		Args: args(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error {
+			if config.MaxSeries < 0 {
+				return usageError("--subflow.max-series: %d is below 0", config.MaxSeries)
+			}
+			config.Log = slog.New(slog.NewTextHandler(c.ErrOrStderr(), nil))
+			ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, unix.SIGTERM)
+			defer stop()
+			return exporter.Run(ctx, config)
+		},
+	}
+	f := c.Flags()
+	f.StringSliceVar(&config.Listen, "web.listen-address", []string{":9956"}, "address to listen on, may be repeated")
+	f.BoolVar(&config.SystemdSocket, "web.systemd-socket", false, "listen on the sockets that systemd hands over")
+	f.StringVar(&config.WebConfig, "web.config.file", "", "file that turns on TLS and basic auth, as all Prometheus exporters take it")
+	f.IntVar(&config.MaxSeries, "subflow.max-series", 2000, "at most so many series of single subflows, the busiest first; 0 for none")
+	f.DurationVar(&config.MinAge, "subflow.min-age", time.Second, "age from which on a subflow has series")
+	return c
+}
+
+// readMaps opens the maps for each snapshot: they may go and come back between two.
+func readMaps() (*telemetry.Snapshot, error) {
+	source, err := telemetry.Open()
+	if errors.Is(err, loader.ErrNotLoaded) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer source.Close()
+	snap, err := source.Read()
+	return &snap, err
+}

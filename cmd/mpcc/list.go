@@ -5,6 +5,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -21,7 +22,7 @@ type listed struct {
 	Coupling       string           `json:"coupling"`
 	Reconstruction string           `json:"reconstruction,omitempty"`
 	Tunables       []loader.Tunable `json:"tunables"`
-	Loaded         bool             `json:"loaded"`
+	Loaded         *bool            `json:"loaded"` // null where the user may not see it
 }
 
 func newListCommand() *cobra.Command {
@@ -51,20 +52,22 @@ func newListCommand() *cobra.Command {
 }
 
 func catalogue() ([]listed, error) {
-	loaded := map[string]bool{}
-	for _, e := range loader.Loaded() {
-		loaded[e.ID()] = true
-	}
+	attached, forbidden := loader.Loaded()
 	var all []listed
 	for _, e := range catalog.Entries {
 		tunables, err := loader.Tunables(e)
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, listed{
+		l := listed{
 			Name: e.ID(), Title: e.Title, Source: e.Source, Rule: e.Rule, Coupling: e.Coupling,
-			Reconstruction: e.Reconstruction, Tunables: tunables, Loaded: loaded[e.ID()],
-		})
+			Reconstruction: e.Reconstruction, Tunables: tunables,
+		}
+		if forbidden == nil {
+			loaded := slices.ContainsFunc(attached, func(a catalog.Entry) bool { return a.ID() == e.ID() })
+			l.Loaded = &loaded
+		}
+		all = append(all, l)
 	}
 	return all, nil
 }
@@ -73,9 +76,13 @@ func printList(w io.Writer, all []listed) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "NAME\tLOADED\tTITLE\tSOURCE")
 	for _, l := range all {
-		loaded := "-"
-		if l.Loaded {
+		loaded := "?"
+		switch {
+		case l.Loaded == nil:
+		case *l.Loaded:
 			loaded = "yes"
+		default:
+			loaded = "-"
 		}
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", l.Name, loaded, l.Title, l.Source)
 	}

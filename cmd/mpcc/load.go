@@ -108,9 +108,10 @@ func newUnloadCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "unload NAME | --all",
 		Short: "Take an algorithm away again",
-		Long: `unload first gives every network namespace that load --default changed its default
-back, then detaches. Live connections run the programs until they close. With --all the
-live state and the totals go too, even while such connections last.`,
+		Long: `unload first gives every network namespace that has the algorithm as its default the
+former one back, then detaches. Live connections run the programs until they close. With
+--all the live state, the totals and the energy profiles go too, even while such
+connections last.`,
 		Args: func(_ *cobra.Command, names []string) error {
 			if all == (len(names) == 1) || len(names) > 1 {
 				return usageError("name one algorithm, or say --all")
@@ -124,6 +125,9 @@ live state and the totals go too, even while such connections last.`,
 				for _, u := range unloaded {
 					reportUnloaded(c, u)
 				}
+				if len(unloaded) == 0 && err == nil {
+					fmt.Fprintln(c.OutOrStdout(), "nothing was loaded")
+				}
 				return err
 			}
 			e, err := find(names[0])
@@ -131,11 +135,10 @@ live state and the totals go too, even while such connections last.`,
 				return err
 			}
 			u, err := loader.Unload(e)
-			if err != nil {
-				return err
+			if u.Name != "" {
+				reportUnloaded(c, u)
 			}
-			reportUnloaded(c, u)
-			return nil
+			return err
 		},
 	}
 	c.Flags().BoolVar(&all, "all", false, "unload whatever is loaded, remove the maps")
@@ -144,8 +147,8 @@ live state and the totals go too, even while such connections last.`,
 
 func reportUnloaded(c *cobra.Command, u loader.Unloaded) {
 	out := c.OutOrStdout()
-	for _, r := range u.Restored {
-		fmt.Fprintf(out, "%s: default given back to %s\n", u.Name, r)
+	for _, d := range u.Restored {
+		fmt.Fprintf(out, "%s: the default of %s is %s again\n", u.Name, d.Netns, d.Original)
 	}
 	switch u.Live {
 	case 0:

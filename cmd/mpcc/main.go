@@ -54,7 +54,7 @@ func run(args []string) error {
 func exitCode(err error) int {
 	var usage usageErr
 	switch {
-	case errors.As(err, &usage):
+	case errors.As(err, &usage), errors.Is(err, loader.ErrUsage):
 		return exitUsage
 	case errors.Is(err, loader.ErrNotLoaded):
 		return exitNotLoaded

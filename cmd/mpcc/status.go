@@ -16,9 +16,9 @@ import (
 )
 
 type status struct {
-	Kernel   string                 `json:"kernel"`
-	Loaded   []string               `json:"loaded"`
-	Defaults []loader.DefaultRecord `json:"defaults"`
+	Kernel   string           `json:"kernel"`
+	Loaded   []string         `json:"loaded"`
+	Defaults []loader.Default `json:"defaults"`
 	telemetry.Snapshot
 }
 
@@ -47,10 +47,13 @@ live subflow as of its last refresh (at most once per RTT), and totals that outl
 
 func readStatus() (status, error) {
 	s := status{Kernel: loader.Release(), Loaded: []string{}}
-	for _, e := range loader.Loaded() {
+	loaded, err := loader.Loaded()
+	if err != nil {
+		return s, err
+	}
+	for _, e := range loaded {
 		s.Loaded = append(s.Loaded, e.ID())
 	}
-	var err error
 	if s.Defaults, err = loader.Defaults(); err != nil {
 		return s, err
 	}
@@ -71,11 +74,11 @@ func (s status) print(w io.Writer) error {
 		fmt.Fprintf(w, "%s loaded\n", id)
 	}
 	for _, d := range s.Defaults {
-		where := d.Name
-		if where == "" {
-			where = fmt.Sprintf("network namespace %d", d.Inode)
+		was := ""
+		if d.Original != "" {
+			was = fmt.Sprintf(" (was %s)", d.Original)
 		}
-		fmt.Fprintf(w, "%s is the default of %s (was %s)\n", d.Set, where, d.Original)
+		fmt.Fprintf(w, "%s is the default of %s%s\n", d.Set, d.Netns, was)
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	if len(s.Subflows) > 0 {

@@ -77,15 +77,16 @@ func ReadInfo(conn *net.TCPConn) (Info, error) {
 		}
 		return Info{}, fmt.Errorf("mptcp: read info: %w", err)
 	}
-	subflows := make([]subflowInfo, maxSubflows)
-	tcps := make([]unix.TCPInfo, maxSubflows)
+	const sizeSubflow, sizeTCP = int(unsafe.Sizeof(subflowInfo{})), int(unsafe.Sizeof(unix.TCPInfo{}))
+	subflows := make([]byte, maxSubflows*sizeSubflow)
+	tcps := make([]byte, maxSubflows*sizeTCP)
 	var pins runtime.Pinner // the kernel gets these by pointers inside full
 	defer pins.Unpin()
 	pins.Pin(&subflows[0])
 	pins.Pin(&tcps[0])
 	full := fullInfo{
-		sizeTCPInfo:     uint32(unsafe.Sizeof(tcps[0])),
-		sizeSubflowInfo: uint32(unsafe.Sizeof(subflows[0])),
+		sizeTCPInfo:     uint32(sizeTCP),
+		sizeSubflowInfo: uint32(sizeSubflow),
 		sizeArrays:      maxSubflows,
 		subflowsAt:      unsafe.Pointer(&subflows[0]),
 		tcpsAt:          unsafe.Pointer(&tcps[0]),
@@ -112,15 +113,27 @@ func ReadInfo(conn *net.TCPConn) (Info, error) {
 		BytesAcked:    full.info.bytesAcked,
 		BytesReceived: full.info.bytesReceived,
 	}
-	for i := range min(full.numSubflows, maxSubflows) {
+	for range min(full.numSubflows, maxSubflows) {
+		var at subflowInfo
+		var tcp unix.TCPInfo
+		subflows = take(&at, subflows, full.sizeSubflowInfo)
+		tcps = take(&tcp, tcps, full.sizeTCPInfo)
 		info.Subflows = append(info.Subflows, Subflow{
-			ID:     subflows[i].id,
-			Local:  addrPort(&subflows[i].local),
-			Remote: addrPort(&subflows[i].remote),
-			TCP:    tcps[i],
+			ID:     at.id,
+			Local:  addrPort(&at.local),
+			Remote: addrPort(&at.remote),
+			TCP:    tcp,
 		})
 	}
 	return info, nil
+}
+
+// take fills *v from the front of buf and returns what follows. The structs lie
+// size bytes apart, which an older kernel makes less than *v needs: what it does
+// not know stays 0.
+func take[T any](v *T, buf []byte, size uint32) []byte {
+	copy(unsafe.Slice((*byte)(unsafe.Pointer(v)), unsafe.Sizeof(*v)), buf[:size])
+	return buf[size:]
 }
 
 // addrPort reads a struct sockaddr_in or sockaddr_in6.

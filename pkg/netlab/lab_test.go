@@ -52,7 +52,7 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	fmt.Println(lab.ID(), child.Process.Pid)
-	select {}
+	time.Sleep(time.Hour)
 }
 
 // newLab makes a lab that leaves nothing behind when the test ends.

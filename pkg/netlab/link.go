@@ -17,14 +17,13 @@ import (
 // unlimited link.
 //
 // A packet meets them in this order: loss, then delay, then the queue and the
-// rate. (netem holds the packets in flight and hands them to a token bucket
-// with its own queue. The other way round, netem's limit would count packets in
-// flight as queued; and a sender whose packets wait directly in the bucket is
-// held back by its own kernel, TCP small queues, instead of filling the queue.
-// Where netem is missing that happens: put a router before the bottleneck.)
+// rate; one queue for delay and rate would count packets in flight as waiting.
+// Where the kernel has no netem the queue is the sender's own, and its TCP
+// waits for room there instead of filling it up (TCP small queues): put a
+// router before a bottleneck that is to overflow.
 type Shape struct {
 	Rate   uint64        // bit/s of Ethernet frames (payload, headers and 14 bytes each); 0: unlimited
-	Queue  int           // frames of 1514 bytes that wait for the rate; 0: 100; the rest is dropped (droptail)
+	Queue  int           // packets that wait for the rate (without netem: that many times 1514 bytes); 0: 100; the rest is dropped
 	Delay  time.Duration // one way, 1 µs to 4 s
 	Jitter time.Duration // the delay varies evenly by ± this much, which reorders packets
 	Loss   float64       // percent of packets lost at random, 0 to 100

@@ -56,11 +56,11 @@ func goodput(t *testing.T, from, to *netlab.Host, dst netip.Addr, bytes int64) f
 }
 
 // A full frame of 1514 bytes carries 1448 (with timestamps) or 1460 bytes of
-// content.
+// content. A link may not give more; a busy machine may use less of it.
 func wantRate(t *testing.T, what string, got, asked float64) {
 	t.Helper()
 	t.Logf("%s: %.2f Mbit/s of content at %.0f Mbit/s", what, got/1e6, asked/1e6)
-	if got < asked*1448/1514*0.93 || got > asked*1460/1514*1.01 {
+	if got < asked*1448/1514*0.8 || got > asked*1460/1514*1.01 {
 		t.Errorf("%s: %.2f Mbit/s of content over a link of %.0f", what, got/1e6, asked/1e6)
 	}
 }
@@ -119,16 +119,16 @@ func TestQueue(t *testing.T) {
 	lab := newLab(t)
 	a, b := addHost(t, lab, "a"), addHost(t, lab, "b")
 	const queue = 30
-	link := addLink(t, lab, a, b, netlab.LinkOpts{AtoB: netlab.Shape{Rate: 2e6, Queue: queue}})
-	// Two frames pass at once and one may leave (in 6 ms) while the burst comes.
-	if n := burst(t, a, b, link, 300); n < queue || n > queue+4 {
+	link := addLink(t, lab, a, b, netlab.LinkOpts{AtoB: netlab.Shape{Rate: 1e6, Queue: queue}})
+	// Two frames pass at once, and one leaves every 12 ms while the burst comes.
+	if n := burst(t, a, b, link, 300); n < queue || n > queue+6 {
 		t.Errorf("%d frames of a burst passed a queue of %d", n, queue)
 	}
-	if err := link.Set(netlab.AtoB, netlab.Shape{Rate: 2e6, Queue: 2 * queue}); err != nil {
+	if err := link.Set(netlab.AtoB, netlab.Shape{Rate: 1e6, Queue: 2 * queue}); err != nil {
 		t.Fatal(err)
 	}
 	time.Sleep(50 * time.Millisecond)
-	if n := burst(t, a, b, link, 300); n < 2*queue || n > 2*queue+4 {
+	if n := burst(t, a, b, link, 300); n < 2*queue || n > 2*queue+6 {
 		t.Errorf("%d frames of a burst passed a queue of %d", n, 2*queue)
 	}
 }

@@ -40,8 +40,48 @@ func TestParseSS(t *testing.T) {
 		Proto: "mptcp", State: "ESTAB", Local: second.Local, Remote: second.Remote,
 		Token: 0xd93dcb52,
 	}
+	newerFirst := netlab.Socket{
+		Proto: "tcp", State: "ESTAB",
+		Local:  netip.MustParseAddrPort("10.0.1.1:50804"),
+		Remote: netip.MustParseAddrPort("10.0.1.2:44311"),
+		CC:     "cubic", CwndPkts: 96, SSThreshPkts: 72,
+		RTT: 47245 * time.Microsecond, MinRTT: 21606 * time.Microsecond,
+		BytesSent: 6006821, BytesAcked: 5986886, BytesRetrans: 19936,
+		Token: 0x1b215d26, Flags: "Mmec",
+	}
+	newerSecond := netlab.Socket{
+		Proto: "tcp", State: "ESTAB",
+		Local:  netip.MustParseAddrPort("10.0.2.1:51965"),
+		Remote: netip.MustParseAddrPort("10.0.2.2:44311"),
+		CC:     "cubic", CwndPkts: 100, SSThreshPkts: 64,
+		RTT: 142048 * time.Microsecond, MinRTT: 41709 * time.Microsecond,
+		BytesSent: 5558856, BytesAcked: 5547465, BytesRetrans: 11392,
+		Token: 0x1b215d26, LocalID: 1, RemoteID: 1, Flags: "Jjec",
+	}
+	newerConnection := netlab.Socket{
+		Proto: "mptcp", State: "ESTAB", Local: newerFirst.Local, Remote: newerFirst.Remote,
+		BytesSent: 12582925, BytesAcked: 12090725, Token: 0x1b215d26,
+	}
+	plain := []netlab.Socket{ // without -M: TCP alone, and no protocol column
+		{
+			Proto: "tcp", State: "ESTAB", Local: first.Local, Remote: first.Remote,
+			CC: "bbr", CwndPkts: 482, SSThreshPkts: 136,
+			RTT: 181 * time.Microsecond, MinRTT: 4 * time.Microsecond,
+			BytesSent: 48287424, BytesAcked: 48154929,
+			Token: 0xd93dcb52, LocalID: 1, RemoteID: 1, Flags: "Jjec",
+		},
+		{
+			Proto: "tcp", State: "ESTAB", Local: second.Local, Remote: second.Remote,
+			CC: "bbr", CwndPkts: 746, SSThreshPkts: 294,
+			RTT: 137 * time.Microsecond, MinRTT: 3 * time.Microsecond,
+			BytesSent: 843302896, BytesAcked: 843133217, BytesRetrans: 38640,
+			Token: 0xd93dcb52, Flags: "Mmec",
+		},
+	}
 	for file, want := range map[string][]netlab.Socket{
-		"ss-6.1-tiM.txt": {first, second, connection},
+		"ss-6.1-tiM.txt":  {first, second, connection},
+		"ss-6.1-ti.txt":   plain,
+		"ss-6.15-tiM.txt": {newerFirst, newerSecond, newerConnection},
 	} {
 		text, err := os.ReadFile("testdata/" + file)
 		if err != nil {
@@ -56,7 +96,7 @@ func TestParseSS(t *testing.T) {
 		if diff != "" {
 			t.Errorf("%s (- want, + got):\n%s", file, diff)
 		}
-		if got[0].Fields["delivery_rate"] != "" || got[0].Fields["wscale"] != "10,10" {
+		if got[0].Fields["advmss"] != "1448" {
 			t.Errorf("%s: fields %v", file, got[0].Fields)
 		}
 	}

@@ -19,37 +19,40 @@ import (
 // tc gives the queues of s on dev: their kinds from the root on, and the tc
 // lines that make them, or change them where these kinds are in place.
 //
-//	root 1: netem  loss, delay            where the kernel has it
-//	  └─ 2: tbf    rate, and the queue    where there is a rate
+//	with netem                          without
+//	root 1: netem  loss, delay          root 2: tbf  rate, queue
+//	  └─ 2: netem  rate, queue
+//
+// netem's rate keeps a clock of its own, so that packets sent late because a
+// timer was late do not slow the next ones; tbf loses what exceeds its bucket,
+// much of the rate on a busy virtual machine.
 func (s Shape) tc(dev string, netem bool) (kinds string, script []string) {
 	if s.Rate == 0 && !(netem && len(s.netemWords()) > 0) {
 		return "", nil
 	}
-	parent := "root"
-	if netem {
-		// The limit only has to exceed what can be in flight.
-		line := fmt.Sprintf("qdisc replace dev %s root handle 1: netem limit 1000000", dev)
-		if s.Delay > 0 {
-			line += fmt.Sprintf(" delay %dus %dus", s.Delay.Microseconds(), s.Jitter.Microseconds())
-		}
-		if s.Loss > 0 {
-			line += fmt.Sprintf(" loss %g%%", s.Loss)
-		}
-		kinds, parent, script = "netem", "parent 1:", append(script, line)
+	queue := s.Queue
+	if queue == 0 {
+		queue = defaultQueue
 	}
-	if s.Rate > 0 {
-		queue := s.Queue
-		if queue == 0 {
-			queue = defaultQueue
-		}
-		// A bucket of 1 ms makes up for late timers and still adds next to
-		// nothing to a burst; two frames are the least that reaches the rate.
-		burst := max(2*frame, s.Rate/8/1000)
-		script = append(script, fmt.Sprintf("qdisc replace dev %s %s handle 2: tbf rate %dbit burst %d limit %d",
-			dev, parent, s.Rate, burst, queue*frame))
-		kinds += " tbf"
+	if !netem {
+		// A bucket of 1 ms, and of the two frames at least that it takes to
+		// reach the rate.
+		return "tbf", []string{fmt.Sprintf("qdisc replace dev %s root handle 2: tbf rate %dbit burst %d limit %d",
+			dev, s.Rate, max(2*frame, s.Rate/8/1000), queue*frame)}
 	}
-	return kinds, script
+	// The limit only has to exceed what can be in flight.
+	line := fmt.Sprintf("qdisc replace dev %s root handle 1: netem limit 1000000", dev)
+	if s.Delay > 0 {
+		line += fmt.Sprintf(" delay %dus %dus", s.Delay.Microseconds(), s.Jitter.Microseconds())
+	}
+	if s.Loss > 0 {
+		line += fmt.Sprintf(" loss %g%%", s.Loss)
+	}
+	if s.Rate == 0 {
+		return "netem", []string{line}
+	}
+	return "netem netem", []string{line,
+		fmt.Sprintf("qdisc replace dev %s parent 1: handle 2: netem rate %dbit limit %d", dev, s.Rate, queue)}
 }
 
 // probes are the least arguments with which tc takes a qdisc of that kind.

@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package exporter
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	dto "github.com/prometheus/client_model/go"
+
+	"github.com/mpcc/mpcc/pkg/telemetry"
+)
+
+func buckets(counts map[int]uint64) []uint64 {
+	rtt := make([]uint64, 24)
+	for i, n := range counts {
+		rtt[i] = n
+	}
+	return rtt
+}
+
+// snapshot is what testdata/scrape.prom shows.
+func snapshot() *telemetry.Snapshot {
+	return &telemetry.Snapshot{
+		Subflows: []telemetry.Subflow{
+			{
+				ID: 1, Token: 0xab12cd, SubflowID: 1, LocalID: 0, RemoteID: 3, CC: "dts", Netns: 4026531840,
+				Interface: "wlan0", Ifindex: 3,
+				Local: netip.MustParseAddrPort("10.0.0.1:40000"), Remote: netip.MustParseAddrPort("192.0.2.9:443"),
+				Cwnd: 42, Ssthresh: new(uint32(21)), MSS: 1448,
+				SRTT: telemetry.Micros(50500 * time.Microsecond), BaseRTT: telemetry.Micros(40 * time.Millisecond),
+				DeliveryRate: 1250000, BytesSent: 900000, BytesAcked: 880000, BytesReceived: 1500, BytesRetrans: 2896,
+				Retrans: 2, Losses: 1, Coupling: -0.5, Energy: new(1.25), Age: telemetry.Seconds(10 * time.Second),
+			},
+			{ // has neither lost nor measured anything yet, no profile
+				ID: 2, Token: 0x7fffffff, SubflowID: 2, LocalID: 4, CC: "lia", Netns: 4026532222, NetnsName: "phone",
+				Interface: "eth1", Ifindex: 2, Backup: true,
+				Local: netip.MustParseAddrPort("[2001:db8::1]:40001"), Remote: netip.MustParseAddrPort("[2001:db8::9]:443"),
+				Cwnd: 10, MSS: 1428, BytesReceived: 30, Age: telemetry.Seconds(5 * time.Second),
+			},
+			{ // not multipath
+				ID: 3, CC: "dts", Netns: 4026531840, Interface: "wlan0", Cwnd: 99, Age: telemetry.Seconds(time.Hour),
+			},
+			{ // too young
+				ID: 4, Token: 0x7fffffff, SubflowID: 3, CC: "lia", Netns: 4026532222, NetnsName: "phone",
+				Interface: "eth1", Cwnd: 10, Age: telemetry.Seconds(5*time.Second - 1),
+			},
+			{ // still joining; no room for its totals
+				ID: 5, Token: 0x7fffffff, CC: "lia", Netns: 4026532333, Interface: "eth1", Age: telemetry.Seconds(time.Minute),
+			},
+		},
+		Totals: []telemetry.Total{
+			{
+				CC: "dts", Netns: 4026531840, Interface: "wlan0", Ifindex: 3, Opened: 5, Closed: 3,
+				BytesAcked: 1000000, BytesReceived: 2000, BytesRetrans: 2896, Retrans: 2, Losses: 1, Energy: 1.5,
+				RTTSum: telemetry.Seconds(250 * time.Millisecond), RTT: buckets(map[int]uint64{0: 1, 16: 3, 17: 1}),
+			},
+			{ // the interface of before, under the same name
+				CC: "dts", Netns: 4026531840, Interface: "wlan0", Ifindex: 2, Opened: 1, Closed: 1,
+				BytesAcked: 500, Energy: 0.25,
+				RTTSum: telemetry.Seconds(10 * time.Second), RTT: buckets(map[int]uint64{16: 1, 23: 1}),
+			},
+			{
+				CC: "lia", Netns: 4026532222, NetnsName: "phone", Interface: "eth1", Opened: 1,
+				BytesReceived: 30, RTT: buckets(nil),
+			},
+		},
+		Lost: telemetry.Lost{Subflows: 7, Totals: 8, Siblings: 9},
+	}
+}
+
+// machine is a /sys with a RAPL zone and a battery.
+func machine(t *testing.T) string {
+	t.Helper()
+	sys := t.TempDir()
+	for name, text := range map[string]string{
+		"powercap/intel-rapl:0/name":                "package-0",
+		"powercap/intel-rapl:0/max_energy_range_uj": "10000000",
+		"powercap/intel-rapl:0/energy_uj":           "5000000",
+		"power_supply/BAT0/type":                    "Battery",
+		"power_supply/BAT0/status":                  "Discharging",
+		"power_supply/BAT0/power_now":               "7500000",
+		"power_supply/BAT0/energy_now":              "20000000",
+	} {
+		path := filepath.Join(sys, "class", name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return sys
+}
+
+func collector(t *testing.T, sys string, maxSeries int, read func() (*telemetry.Snapshot, error)) *Collector {
+	t.Helper()
+	c, err := NewCollector(Options{
+		Read: read, MaxSeries: maxSeries, MinAge: 5 * time.Second, Sys: sys,
+		Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func full(t *testing.T) *Collector {
+	return collector(t, machine(t), 1000, func() (*telemetry.Snapshot, error) { return snapshot(), nil })
+}
+
+func TestScrape(t *testing.T) {
+	golden, err := os.Open("testdata/scrape.prom")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer golden.Close()
+	if err := testutil.CollectAndCompare(full(t), golden); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestLint(t *testing.T) {
+	problems, err := testutil.CollectAndLint(full(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		t.Errorf("%s: %s", p.Metric, p.Text)
+	}
+}
+
+// gather returns the families of a scrape by name.
+func gather(t *testing.T, c prometheus.Collector) map[string]*dto.MetricFamily {
+	t.Helper()
+	r := prometheus.NewPedanticRegistry()
+	r.MustRegister(c)
+	families, err := r.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	byName := map[string]*dto.MetricFamily{}
+	for _, f := range families {
+		byName[f.GetName()] = f
+	}
+	return byName
+}
+
+// The native histogram holds what the classic one does, by the rules of schema 0: bucket n ends at 2^n s.
+func TestNativeHistogram(t *testing.T) {
+	for _, m := range gather(t, full(t))["mpcc_srtt_seconds"].Metric {
+		if m.Label[0].GetValue() != "dts" {
+			continue
+		}
+		h := m.Histogram
+		got := map[int32]int64{}
+		var index int32
+		var n int64
+		deltas := h.PositiveDelta
+		for _, span := range h.PositiveSpan {
+			index += span.GetOffset()
+			for range span.GetLength() {
+				n += deltas[0]
+				deltas = deltas[1:]
+				if n != 0 {
+					got[index] = n
+				}
+				index++
+			}
+		}
+		// 2^-4 s is 62.5 ms; what is above 4 s counts as at most 8 s.
+		want := map[int32]int64{-4: 4, -3: 1, 3: 1}
+		if diff := cmp.Diff(want, got); diff != "" || len(deltas) != 0 {
+			t.Errorf("%s%d deltas left", diff, len(deltas))
+		}
+		if h.GetSchema() != 0 || h.GetZeroThreshold() != 1.0/1048576 || h.GetZeroCount() != 1 || h.GetSampleCount() != 7 {
+			t.Errorf("schema %d, zero threshold %g, zero count %d, count %d",
+				h.GetSchema(), h.GetZeroThreshold(), h.GetZeroCount(), h.GetSampleCount())
+		}
+		return
+	}
+	t.Error("there is no histogram of dts")
+}
+
+// crowd is n subflows; the one with token i moves i bytes a second.
+func crowd(n int) *telemetry.Snapshot {
+	snap := &telemetry.Snapshot{}
+	for i := 1; i <= n; i++ {
+		snap.Subflows = append(snap.Subflows, telemetry.Subflow{
+			ID: uint64(n - i), Token: telemetry.Token(i), SubflowID: 1, CC: "dts", Interface: "eth0",
+			SRTT: 1, BaseRTT: 1, DeliveryRate: 1, Ssthresh: new(uint32(1)), Energy: new(1.0),
+			BytesSent: uint64(i) * 100, Age: telemetry.Seconds(100 * time.Second),
+		})
+	}
+	return snap
+}
+
+func TestSubflowSeriesAreBounded(t *testing.T) {
+	const each = 16 // mpcc_subflow_* of a subflow that has them all
+	for _, test := range []struct{ max, shown int }{{each - 1, 0}, {each, 1}, {3*each + 5, 3}, {1000, 10}, {0, 0}} {
+		c := collector(t, t.TempDir(), test.max, func() (*telemetry.Snapshot, error) { return crowd(10), nil })
+		for scrape := 1; scrape <= 2; scrape++ {
+			series := 0
+			var tokens []string
+			families := gather(t, c)
+			for name, f := range families {
+				if !strings.HasPrefix(name, "mpcc_subflow_") || name == "mpcc_subflow_overflow_total" {
+					continue
+				}
+				series += len(f.Metric)
+				if name == "mpcc_subflow_cwnd_packets" {
+					for _, m := range f.Metric {
+						tokens = append(tokens, m.Label[4].GetValue())
+					}
+				}
+			}
+			if series != test.shown*each {
+				t.Errorf("max %d: %d series, want %d", test.max, series, test.shown*each)
+			}
+			var busiest []string
+			for i := 10; i > 10-test.shown; i-- {
+				busiest = append(busiest, fmt.Sprintf("%08x", i))
+			}
+			slices.Sort(busiest)
+			slices.Sort(tokens)
+			if diff := cmp.Diff(busiest, tokens); diff != "" {
+				t.Errorf("max %d: %s", test.max, diff)
+			}
+			overflow := families["mpcc_subflow_overflow_total"]
+			if test.max == 0 {
+				if overflow != nil {
+					t.Error("single subflows are off, but overflow is shown")
+				}
+			} else if got, want := overflow.Metric[0].Counter.GetValue(), float64(scrape*(10-test.shown)); got != want {
+				t.Errorf("max %d, scrape %d: overflow %g, want %g", test.max, scrape, got, want)
+			}
+		}
+	}
+}
+
+// With nothing loaded, no series; with maps that cannot be read, none either, and a failure.
+func TestNothingToRead(t *testing.T) {
+	for name, test := range map[string]struct {
+		err     error
+		success string
+	}{"not loaded": {nil, "1"}, "unreadable": {errors.New("no"), "0"}} {
+		t.Run(name, func(t *testing.T) {
+			c := collector(t, t.TempDir(), 1000, func() (*telemetry.Snapshot, error) { return nil, test.err })
+			want := `# HELP mpcc_collector_success Whether a collector could read what there is to read; 1 also where there is nothing.
+# TYPE mpcc_collector_success gauge
+mpcc_collector_success{collector="battery"} 1
+mpcc_collector_success{collector="rapl"} 1
+mpcc_collector_success{collector="telemetry"} ` + test.success + "\n"
+			if err := testutil.CollectAndCompare(c, strings.NewReader(want)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package exporter
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/mpcc/mpcc/pkg/energy"
+	"github.com/mpcc/mpcc/pkg/telemetry"
+)
+
+// Labels. netns is the name that ip netns knows a namespace by, or else its inode number.
+var (
+	totalLabels   = []string{"cc", "iface", "netns"}
+	subflowLabels = []string{"cc", "iface", "netns", "token", "subflow"}
+	infoLabels    = append(subflowLabels[:5:5], "local", "local_id", "remote", "remote_id")
+	zoneLabels    = []string{"zone", "name"}
+	batteryLabels = []string{"battery"}
+)
+
+// metric is one metric of a T: how it is called, and how it is read from one.
+type metric[T any] struct {
+	desc  *prometheus.Desc
+	kind  prometheus.ValueType
+	value func(*T) (v float64, ok bool) // not ok: there is nothing to show
+}
+
+func (m metric[T]) of(t *T, labels []string) (prometheus.Metric, bool) {
+	v, ok := m.value(t)
+	if !ok {
+		return nil, false
+	}
+	return prometheus.MustNewConstMetric(m.desc, m.kind, v, labels...), true
+}
+
+func describe(name, help string, labels []string) *prometheus.Desc {
+	return prometheus.NewDesc(name, help, labels, nil)
+}
+
+// describeEnergy tells where a figure of energy or power comes from.
+func describeEnergy(name, help string, labels []string, source string) *prometheus.Desc {
+	return prometheus.NewDesc(name, help, labels, prometheus.Labels{"source": source})
+}
+
+func always[T any, V uint64 | uint32 | float64](read func(*T) V) func(*T) (float64, bool) {
+	return func(t *T) (float64, bool) { return float64(read(t)), true }
+}
+
+// unlessZero reads what is 0 while it is unknown.
+func unlessZero[T any, V uint64 | uint32 | float64](read func(*T) V) func(*T) (float64, bool) {
+	return func(t *T) (float64, bool) { v := float64(read(t)); return v, v != 0 }
+}
+
+const (
+	counter = prometheus.CounterValue
+	gauge   = prometheus.GaugeValue
+)
+
+// What a congestion control did on an interface of a namespace; it survives the subflows.
+var totalMetrics = []metric[telemetry.Total]{
+	{describe("mpcc_subflows_opened_total", "Subflows that started.", totalLabels), counter,
+		always(func(t *telemetry.Total) uint64 { return t.Opened })},
+	{describe("mpcc_subflows_closed_total", "Subflows that ended.", totalLabels), counter,
+		always(func(t *telemetry.Total) uint64 { return t.Closed })},
+	{describe("mpcc_acked_bytes_total", "Bytes sent and acknowledged.", totalLabels), counter,
+		always(func(t *telemetry.Total) uint64 { return t.BytesAcked })},
+	{describe("mpcc_received_bytes_total", "Bytes received.", totalLabels), counter,
+		always(func(t *telemetry.Total) uint64 { return t.BytesReceived })},
+	{describe("mpcc_retransmitted_bytes_total", "Bytes sent again.", totalLabels), counter,
+		always(func(t *telemetry.Total) uint64 { return t.BytesRetrans })},
+	{describe("mpcc_retransmitted_segments_total", "Segments sent again.", totalLabels), counter,
+		always(func(t *telemetry.Total) uint64 { return t.Retrans })},
+	{describe("mpcc_loss_events_total", "Loss events: times the window was cut for a loss.", totalLabels), counter,
+		always(func(t *telemetry.Total) uint64 { return t.Losses })},
+	{describeEnergy("mpcc_energy_joules_total", "Energy by the power profile of the interface.", totalLabels, "model"), counter,
+		unlessZero(func(t *telemetry.Total) float64 { return t.Energy })},
+}
+
+var (
+	activeDesc = describe("mpcc_subflows_active", "Subflows that are live.", totalLabels)
+	srttDesc   = describe("mpcc_srtt_seconds", "Smoothed RTT at each refresh: at most once per RTT and once per 10 ms.", totalLabels)
+)
+
+// One live subflow.
+var subflowMetrics = []metric[telemetry.Subflow]{
+	{describe("mpcc_subflow_cwnd_packets", "Congestion window.", subflowLabels), gauge,
+		always(func(f *telemetry.Subflow) uint32 { return f.Cwnd })},
+	{describe("mpcc_subflow_ssthresh_packets", "Slow start threshold; absent before the first loss.", subflowLabels), gauge,
+		func(f *telemetry.Subflow) (float64, bool) { return optional(f.Ssthresh) }},
+	{describe("mpcc_subflow_mss_bytes", "Maximum segment size.", subflowLabels), gauge,
+		always(func(f *telemetry.Subflow) uint32 { return f.MSS })},
+	{describe("mpcc_subflow_srtt_seconds", "Smoothed RTT.", subflowLabels), gauge,
+		unlessZero(func(f *telemetry.Subflow) float64 { return time.Duration(f.SRTT).Seconds() })},
+	{describe("mpcc_subflow_base_rtt_seconds", "Smallest RTT of the subflow's life.", subflowLabels), gauge,
+		unlessZero(func(f *telemetry.Subflow) float64 { return time.Duration(f.BaseRTT).Seconds() })},
+	{describe("mpcc_subflow_delivery_rate_bytes_per_second", "The kernel's latest estimate of the delivery rate.", subflowLabels), gauge,
+		unlessZero(func(f *telemetry.Subflow) uint64 { return f.DeliveryRate })},
+	{describe("mpcc_subflow_coupling", "The quantity by which the congestion control couples subflows; mpcc list -v names it.", subflowLabels), gauge,
+		always(func(f *telemetry.Subflow) float64 { return f.Coupling })},
+	{describe("mpcc_subflow_backup", "1 for a backup subflow.", subflowLabels), gauge,
+		always(func(f *telemetry.Subflow) uint32 {
+			if f.Backup {
+				return 1
+			}
+			return 0
+		})},
+	{describe("mpcc_subflow_sent_bytes_total", "Bytes sent, with retransmissions.", subflowLabels), counter,
+		always(func(f *telemetry.Subflow) uint64 { return f.BytesSent })},
+	{describe("mpcc_subflow_acked_bytes_total", "Bytes sent and acknowledged.", subflowLabels), counter,
+		always(func(f *telemetry.Subflow) uint64 { return f.BytesAcked })},
+	{describe("mpcc_subflow_received_bytes_total", "Bytes received.", subflowLabels), counter,
+		always(func(f *telemetry.Subflow) uint64 { return f.BytesReceived })},
+	{describe("mpcc_subflow_retransmitted_bytes_total", "Bytes sent again.", subflowLabels), counter,
+		always(func(f *telemetry.Subflow) uint64 { return f.BytesRetrans })},
+	{describe("mpcc_subflow_retransmitted_segments_total", "Segments sent again.", subflowLabels), counter,
+		always(func(f *telemetry.Subflow) uint32 { return f.Retrans })},
+	{describe("mpcc_subflow_loss_events_total", "Loss events: times the window was cut for a loss.", subflowLabels), counter,
+		always(func(f *telemetry.Subflow) uint32 { return f.Losses })},
+	{describeEnergy("mpcc_subflow_energy_joules_total", "Energy by the power profile of the interface; absent without one.", subflowLabels, "model"), counter,
+		func(f *telemetry.Subflow) (float64, bool) { return optional(f.Energy) }},
+}
+
+var infoDesc = describe("mpcc_subflow_info", "Addresses of a subflow, and the ids by which MPTCP knows them; always 1.", infoLabels)
+
+func newOverflow() prometheus.Counter {
+	return prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "mpcc_subflow_overflow_total",
+		Help: "Subflows that were left out of scrapes to keep to --subflow.max-series.",
+	})
+}
+
+// What could not be recorded.
+var lostMetrics = []metric[telemetry.Lost]{
+	{describe("mpcc_lost_subflows_total", "Subflows without live state: the map was full.", nil), counter,
+		always(func(l *telemetry.Lost) uint64 { return l.Subflows })},
+	{describe("mpcc_lost_aggregates_total", "Refreshes that are missing in the aggregates: the map was full.", nil), counter,
+		always(func(l *telemetry.Lost) uint64 { return l.Totals })},
+	{describe("mpcc_lost_siblings_total", "Refreshes of connections with more subflows than the congestion control looks at.", nil), counter,
+		always(func(l *telemetry.Lost) uint64 { return l.Siblings })},
+}
+
+// What the machine itself measures. It is the host's, not the radio's.
+var (
+	raplDesc = describeEnergy("mpcc_host_energy_joules_total",
+		"Energy of a RAPL zone since the exporter started. Zones contain each other: never add them.", zoneLabels, "rapl")
+	batteryMetrics = []metric[energy.Battery]{
+		{describeEnergy("mpcc_host_battery_discharge_watts", "Power a battery gives; absent while it gives none.", batteryLabels, "battery"), gauge,
+			func(b *energy.Battery) (float64, bool) { return optional(b.Discharge) }},
+		{describeEnergy("mpcc_host_battery_energy_joules", "Energy left in a battery.", batteryLabels, "battery"), gauge,
+			func(b *energy.Battery) (float64, bool) { return optional(b.Energy) }},
+	}
+)
+
+var successDesc = describe("mpcc_collector_success",
+	"Whether a collector could read what there is to read; 1 also where there is nothing.", []string{"collector"})
+
+func optional[V uint32 | float64](v *V) (float64, bool) {
+	if v == nil {
+		return 0, false
+	}
+	return float64(*v), true
+}
+
+// netnsLabel names a namespace.
+func netnsLabel(name string, inode uint64) string {
+	if name != "" {
+		return name
+	}
+	return strconv.FormatUint(inode, 10)
+}

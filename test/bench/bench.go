@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/mpcc/mpcc/pkg/catalog"
+)
+
+// cell is one comparison: controls that take turns under the same conditions.
+type cell struct {
+	condition string
+	timed     bool // the kernel times every callback, which slows it
+	subflows  int
+	net       *network
+	controls  []string
+	rounds    []map[string]sample
+}
+
+// sample is what one control did in one round.
+type sample struct {
+	flow
+	callbacks map[string]usage // if timed
+}
+
+type bench struct {
+	rounds     int
+	span       time.Duration
+	algorithms map[string]*algorithm
+	networks   []*network
+	cells      []*cell
+}
+
+// prepare attaches the references and the entries, and builds the networks.
+func (b *bench) prepare(entries []catalog.Entry) error {
+	b.algorithms = map[string]*algorithm{}
+	err := errors.Join(b.attach(yardstick, LoadCubic), b.attach(empty, LoadEmpty))
+	if err != nil {
+		return err
+	}
+	var names []string
+	for _, e := range entries {
+		if err := b.attach(e.Name, e.Spec); err != nil {
+			return err
+		}
+		names = append(names, e.Name)
+	}
+
+	direct, err := newDirect()
+	if err != nil {
+		return err
+	}
+	b.networks = append(b.networks, direct)
+	queued, err := newQueued(queuedRate)
+	if err != nil {
+		return err
+	}
+	b.networks = append(b.networks, queued)
+
+	const largePackets, fullQueues = "veth, packets of up to 64 kB", "veth behind queues, frames of 1500 bytes"
+	all := append([]string{reno, cubic, yardstick}, names...)
+	own := append([]string{yardstick, empty}, names...)
+	b.cells = []*cell{
+		{condition: largePackets, subflows: 2, net: direct, controls: all},
+		{condition: fullQueues, subflows: 2, net: queued, controls: all},
+		{condition: largePackets, timed: true, subflows: 2, net: direct, controls: own},
+	}
+	for _, subflows := range []int{1, 2, 4, maxPaths} {
+		b.cells = append(b.cells, &cell{condition: fullQueues, timed: true, subflows: subflows, net: queued, controls: own})
+	}
+	return nil
+}
+
+func (b *bench) attach(name string, load func() (*ebpf.CollectionSpec, error)) error {
+	spec, err := load()
+	if err != nil {
+		return err
+	}
+	a, err := attach(name, spec)
+	if err != nil {
+		return err
+	}
+	b.algorithms[name] = a
+	return nil
+}
+
+func (b *bench) close() error {
+	var err error
+	for _, n := range b.networks {
+		err = errors.Join(err, n.close())
+	}
+	for _, a := range b.algorithms {
+		err = errors.Join(err, a.Close())
+	}
+	return err
+}
+
+func (b *bench) measure(ctx context.Context) error {
+	for round := range b.rounds {
+		fmt.Fprintf(os.Stderr, "round %d of %d\n", round+1, b.rounds)
+		for _, c := range b.cells {
+			samples := map[string]sample{}
+			for _, cc := range c.controls {
+				s, err := b.one(ctx, c, cc)
+				if err != nil {
+					return fmt.Errorf("%s, %d subflows, %s: %w", c.condition, c.subflows, cc, err)
+				}
+				samples[cc] = s
+			}
+			c.rounds = append(c.rounds, samples)
+		}
+	}
+	return nil
+}
+
+func (b *bench) one(ctx context.Context, c *cell, cc string) (s sample, err error) {
+	if err := c.net.use(c.subflows); err != nil {
+		return s, err
+	}
+	if !c.timed {
+		s.flow, err = c.net.run(ctx, cc, b.span, func() error { return nil })
+		return s, err
+	}
+	stats, err := countTime()
+	if err != nil {
+		return s, err
+	}
+	defer stats.Close()
+	var marks []map[string]usage
+	s.flow, err = c.net.run(ctx, cc, b.span, func() error {
+		m, err := b.algorithms[cc].read()
+		marks = append(marks, m)
+		return err
+	})
+	if err != nil {
+		return s, err
+	}
+	s.callbacks = map[string]usage{}
+	for name, after := range marks[1] {
+		before := marks[0][name]
+		s.callbacks[name] = usage{after.Calls - before.Calls, after.Nanoseconds - before.Nanoseconds}
+	}
+	return s, nil
+}

@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mpcc/mpcc/pkg/mptcp"
+	"github.com/mpcc/mpcc/pkg/netlab"
+)
+
+func (n *network) close() error { return errors.Join(n.listener.Close(), n.lab.Close()) }
+
+// maxPaths is the most subflows that a coupled decision looks at.
+const maxPaths = 8
+
+// network is a sender and a receiver with maxPaths paths between them. The sender opens one subflow to
+// each of the receiver's addresses that is announced.
+type network struct {
+	lab      *netlab.Lab
+	sender   *netlab.Host
+	receiver *netlab.Host
+	listener *mptcp.Listener // on all of the receiver's addresses: later subflows need it too
+	paths    []*netlab.Link  // ends at the receiver
+	rate     uint64          // bit/s of the paths in use together; 0: unlimited
+	subflows int             // that are set up at present
+}
+
+// newDirect joins the hosts by veth pairs alone: packets of up to 64 kB, no queue, no loss.
+//
+//	sender ═══ receiver
+func newDirect() (*network, error) {
+	n := &network{}
+	return n, n.build(func() error {
+		for range maxPaths {
+			if err := n.link(n.sender); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// newQueued has each path end in a queue with a rate, behind a router. There TCP sends frames of
+// 1500 bytes, and fills the queues instead of waiting before them.
+//
+//	sender ─── router ═══ receiver
+func newQueued(rate uint64) (*network, error) {
+	n := &network{rate: rate}
+	return n, n.build(func() error {
+		router, err := n.lab.Router("router")
+		if err != nil {
+			return err
+		}
+		if _, err := n.lab.Link(n.sender, router, netlab.LinkOpts{}); err != nil {
+			return err
+		}
+		for range maxPaths {
+			if err := n.link(router); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (n *network) build(links func() error) (err error) {
+	if n.lab, err = netlab.New(); err != nil {
+		return err
+	}
+	if n.sender, err = n.lab.Host("sender"); err == nil {
+		n.receiver, err = n.lab.Host("receiver")
+	}
+	if err == nil {
+		err = links()
+	}
+	if err == nil {
+		err = n.lab.Route()
+	}
+	if err == nil {
+		err = n.receiver.Do(func() (err error) {
+			n.listener, err = mptcp.Listen(netip.AddrPortFrom(netip.IPv4Unspecified(), 0), "")
+			return err
+		})
+	}
+	if err != nil {
+		return errors.Join(err, n.lab.Close())
+	}
+	return nil
+}
+
+func (n *network) link(from *netlab.Host) error {
+	link, err := n.lab.Link(from, n.receiver, netlab.LinkOpts{})
+	n.paths = append(n.paths, link)
+	return err
+}
+
+// use announces as many addresses as there shall be subflows, and shares the rate among their paths.
+func (n *network) use(subflows int) error {
+	if n.subflows == subflows {
+		return nil
+	}
+	var announced []netlab.MPTCPEndpoint
+	for i, path := range n.paths[:subflows] {
+		if i > 0 {
+			announced = append(announced, netlab.MPTCPEndpoint{Addr: path.Addr(n.receiver), Signal: true})
+		}
+		if n.rate == 0 {
+			continue
+		}
+		if err := path.Set(netlab.AtoB, netlab.Shape{Rate: n.rate / uint64(subflows)}); err != nil {
+			return err
+		}
+	}
+	limits := netlab.MPTCPLimits{Subflows: maxPaths, AddAddrAccepted: maxPaths}
+	if err := errors.Join(n.sender.MPTCP(limits), n.receiver.MPTCP(limits, announced...)); err != nil {
+		return err
+	}
+	n.subflows = subflows
+	return nil
+}
+
+// flow is what one connection did within a span of time.
+type flow struct {
+	rate    float64 // bit/s of content, arrived
+	seconds float64
+}
+
+// settle is how long a connection runs with all its subflows before it is measured.
+const settle = 300 * time.Millisecond
+
+// readyTimeout is how long the subflows may take to join, and to fill their queues where they have any.
+const readyTimeout = 5 * time.Second
+
+// run sends over n.subflows subflows under cc for a while, and calls around at the beginning and the
+// end of that span. It fails where not every subflow was there, ran cc and carried data.
+func (n *network) run(ctx context.Context, cc string, span time.Duration, around func() error) (f flow, err error) {
+	sender, receiver, err := n.connect(ctx, cc)
+	if err != nil {
+		return f, err
+	}
+	var arrived atomic.Uint64
+	var pumps sync.WaitGroup
+	pumps.Go(func() { send(sender) })
+	pumps.Go(func() { receive(receiver, &arrived) })
+	defer func() {
+		err = errors.Join(err, sender.SetLinger(0), sender.Close(), receiver.Close())
+		pumps.Wait()
+	}()
+
+	if err := n.ready(ctx, sender); err != nil {
+		return f, err
+	}
+	if err := sleep(ctx, settle); err != nil {
+		return f, err
+	}
+	before, err := mptcp.ReadInfo(sender)
+	if err != nil {
+		return f, err
+	}
+	begin, at := arrived.Load(), time.Now()
+	if err := around(); err != nil {
+		return f, err
+	}
+	if err := sleep(ctx, span); err != nil {
+		return f, err
+	}
+	if err := around(); err != nil {
+		return f, err
+	}
+	f.seconds = time.Since(at).Seconds()
+	f.rate = float64(arrived.Load()-begin) * 8 / f.seconds
+	after, err := mptcp.ReadInfo(sender)
+	if err != nil {
+		return f, err
+	}
+	return f, n.check(ctx, cc, before, after)
+}
+
+func (n *network) connect(ctx context.Context, cc string) (sender, receiver *net.TCPConn, err error) {
+	err = n.sender.Do(func() (err error) {
+		server := netip.AddrPortFrom(n.paths[0].Addr(n.receiver), n.listener.Addr().Port())
+		sender, err = mptcp.Dial(ctx, server, cc)
+		return err
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	if receiver, err = n.listener.Accept(); err != nil {
+		return nil, nil, errors.Join(err, sender.Close())
+	}
+	return sender, receiver, nil
+}
+
+const block = 1 << 20
+
+// send keeps the connection busy until it is closed.
+func send(conn *net.TCPConn) {
+	content := make([]byte, block)
+	for {
+		if _, err := conn.Write(content); err != nil {
+			return
+		}
+	}
+}
+
+func receive(conn *net.TCPConn, arrived *atomic.Uint64) {
+	content := make([]byte, block)
+	for {
+		k, err := conn.Read(content)
+		arrived.Add(uint64(k))
+		if err != nil {
+			return
+		}
+	}
+}
+
+// ready waits until all subflows are there, and have met the end of their queues: what a congestion
+// control does in slow start is not its own.
+func (n *network) ready(ctx context.Context, conn *net.TCPConn) error {
+	for end := time.Now().Add(readyTimeout); ; {
+		info, err := mptcp.ReadInfo(conn)
+		if err != nil {
+			return err
+		}
+		joined, full := 0, 0
+		for _, s := range info.Subflows {
+			if s.TCP.State == unix.BPF_TCP_ESTABLISHED {
+				joined++
+			}
+			if n.rate == 0 || s.TCP.Snd_ssthresh < noSSThresh {
+				full++
+			}
+		}
+		if joined == n.subflows && full == n.subflows {
+			return nil
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("after %v %d of %d subflows have joined and %d are out of slow start",
+				readyTimeout, joined, n.subflows, full)
+		}
+		if err := sleep(ctx, 5*time.Millisecond); err != nil {
+			return err
+		}
+	}
+}
+
+// noSSThresh is TCP_INFINITE_SSTHRESH of the kernel.
+const noSSThresh = 0x7fffffff
+
+// check makes sure that the same subflows were there all the time, ran cc and carried data.
+func (n *network) check(ctx context.Context, cc string, before, after mptcp.Info) error {
+	if len(before.Subflows) != n.subflows || len(after.Subflows) != n.subflows {
+		return fmt.Errorf("%d subflows at the beginning, %d at the end; %d asked for",
+			len(before.Subflows), len(after.Subflows), n.subflows)
+	}
+	for i, s := range after.Subflows {
+		if s.ID != before.Subflows[i].ID {
+			return errors.New("a subflow was replaced meanwhile")
+		}
+		if s.TCP.Bytes_acked == before.Subflows[i].TCP.Bytes_acked {
+			return fmt.Errorf("subflow %d to %v carried nothing", s.ID, s.Remote)
+		}
+	}
+	sockets, err := n.sender.Sockets(ctx)
+	if err != nil {
+		return err
+	}
+	seen := 0
+	for _, s := range sockets {
+		if s.Proto != "tcp" || s.Token != after.Token {
+			continue
+		}
+		if s.CC != cc {
+			return fmt.Errorf("the subflow to %v runs %s", s.Remote, s.CC)
+		}
+		seen++
+	}
+	if seen != n.subflows {
+		return fmt.Errorf("ss shows %d of %d subflows", seen, n.subflows)
+	}
+	return nil
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(d):
+		return nil
+	}
+}

@@ -1,0 +1,425 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"maps"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/mpcc/mpcc/pkg/mptcp"
+	"github.com/mpcc/mpcc/pkg/netlab"
+)
+
+// mpcc runs a command of mpcc as a user would and returns what it printed.
+func mpcc(t *testing.T, args ...string) []byte {
+	t.Helper()
+	cmd := exec.Command(os.Getenv("MPCC_BIN"), args...)
+	var complaint bytes.Buffer
+	cmd.Stderr = &complaint
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("mpcc %s: %v: %s", strings.Join(args, " "), err, complaint.Bytes())
+	}
+	return out
+}
+
+// load loads congestion controls until the test ends, which must leave the
+// machine as it was: call it before anything else is made.
+func load(t *testing.T, names ...string) {
+	t.Helper()
+	before := traces(t)
+	t.Cleanup(func() {
+		mpcc(t, "unload", "--all")
+		var after map[string]string
+		gone := eventually(10*time.Second, func() bool {
+			after = traces(t)
+			return maps.Equal(after, before)
+		})
+		if !gone {
+			t.Errorf("left behind: before %v, after %v", before, after)
+		}
+	})
+	for _, name := range names {
+		mpcc(t, "load", name)
+	}
+}
+
+// traces is everything on the machine that mpcc and the tests may touch.
+func traces(t *testing.T) map[string]string {
+	t.Helper()
+	found := map[string]string{}
+	for _, pattern := range []string{
+		"/sys/fs/bpf/*", "/run/netns/*", "/run/mpcc/defaults.json*", "/run/mpcc/netlab/*", "/sys/class/net/*",
+	} {
+		paths, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range paths {
+			found[path] = "there"
+		}
+	}
+	settings, err := filepath.Glob("/proc/sys/net/mptcp/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range append(settings,
+		"/proc/sys/net/ipv4/tcp_congestion_control",
+		"/proc/sys/net/ipv4/tcp_available_congestion_control",
+		"/proc/sys/net/ipv4/tcp_allowed_congestion_control") {
+		value, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found[path] = strings.TrimSpace(string(value))
+	}
+	return found
+}
+
+// eventually waits until what is so; false when it is not in time.
+func eventually(timeout time.Duration, what func() bool) bool {
+	for deadline := time.Now().Add(timeout); !what(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			return false
+		}
+	}
+	return true
+}
+
+// status is `mpcc status -j`, as far as the tests read it.
+type status struct {
+	Subflows []live
+	Totals   []total
+	Lost     struct{ Subflows, Totals, Siblings uint64 }
+}
+
+type live struct {
+	Token         string
+	SubflowID     uint32 `json:"subflow_id"`
+	LocalID       uint8  `json:"local_id"`
+	RemoteID      uint8  `json:"remote_id"`
+	CC            string
+	Netns         string `json:"netns_name"`
+	Interface     string
+	Local, Remote netip.AddrPort
+	Backup        bool
+	Cwnd          int     `json:"cwnd_packets"`
+	Ssthresh      *int    `json:"ssthresh_packets"`
+	SRTT          float64 `json:"srtt_us"`
+	BaseRTT       float64 `json:"base_rtt_us"`
+	BytesAcked    uint64  `json:"bytes_acked"`
+	BytesReceived uint64  `json:"bytes_received"`
+	Retrans       uint64  `json:"segments_retransmitted"`
+	Coupling      float64
+	Updated       float64 `json:"updated_seconds_ago"`
+}
+
+type total struct {
+	CC            string
+	Netns         string `json:"netns_name"`
+	Interface     string
+	Opened        uint64  `json:"subflows_opened"`
+	Closed        uint64  `json:"subflows_closed"`
+	BytesAcked    uint64  `json:"bytes_acked"`
+	BytesReceived uint64  `json:"bytes_received"`
+	Joules        float64 `json:"energy_joules"`
+}
+
+func readStatus(t *testing.T) status {
+	t.Helper()
+	var s status
+	if err := json.Unmarshal(mpcc(t, "status", "-j"), &s); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// of picks the live subflows of a host.
+func (s status) of(h *netlab.Host) []live {
+	return slices.DeleteFunc(slices.Clone(s.Subflows), func(f live) bool { return f.Netns != h.Namespace() })
+}
+
+// total picks a host's total; nothing has been counted where there is none.
+func (s status) total(h *netlab.Host, iface, cc string) total {
+	for _, sum := range s.Totals {
+		if sum.Netns == h.Namespace() && sum.Interface == iface && sum.CC == cc {
+			return sum
+		}
+	}
+	return total{}
+}
+
+func newLab(t *testing.T) *netlab.Lab {
+	t.Helper()
+	lab, err := netlab.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := lab.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return lab
+}
+
+func addHost(t *testing.T, lab *netlab.Lab, name string) *netlab.Host {
+	t.Helper()
+	h, err := lab.Host(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+func addRouter(t *testing.T, lab *netlab.Lab, name string) *netlab.Host {
+	t.Helper()
+	h, err := lab.Router(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// addLink links from and to. There it has the shape, back only its delay.
+func addLink(t *testing.T, lab *netlab.Lab, from, to *netlab.Host, there netlab.Shape) *netlab.Link {
+	t.Helper()
+	link, err := lab.Link(from, to, netlab.LinkOpts{AtoB: there, BtoA: netlab.Shape{Delay: there.Delay}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return link
+}
+
+// route ends the making of a lab.
+func route(t *testing.T, lab *netlab.Lab) {
+	t.Helper()
+	if err := lab.Route(); err != nil {
+		t.Fatal(err)
+	}
+	if missing := lab.Missing(); len(missing) > 0 {
+		t.Fatal(missing)
+	}
+}
+
+// announce makes h announce an address to its MPTCP peers, or none with the
+// zero address; peers that accept join it by a second subflow.
+func announce(t *testing.T, h *netlab.Host, addr netip.Addr) {
+	t.Helper()
+	var endpoints []netlab.MPTCPEndpoint
+	if addr.IsValid() {
+		endpoints = append(endpoints, netlab.MPTCPEndpoint{Addr: addr, Signal: true})
+	}
+	if err := h.MPTCP(netlab.MPTCPLimits{Subflows: 1}, endpoints...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// accept makes h join an address that its peer announces.
+func accept(t *testing.T, h *netlab.Host) {
+	t.Helper()
+	if err := h.MPTCP(netlab.MPTCPLimits{Subflows: 1, AddAddrAccepted: 1}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// twoPaths is
+//
+//	        ┌── paths[0] ──┐
+//	client ─┤              ├─ server
+//	        └── paths[1] ──┘
+type twoPaths struct {
+	client, server *netlab.Host
+	paths          [2]*netlab.Link
+}
+
+// newTwoPaths shapes the way from client to server. Connections of the client
+// to paths[0] get a second subflow over paths[1].
+func newTwoPaths(t *testing.T, shapes [2]netlab.Shape) twoPaths {
+	t.Helper()
+	lab := newLab(t)
+	n := twoPaths{client: addHost(t, lab, "client"), server: addHost(t, lab, "server")}
+	for i, shape := range shapes {
+		n.paths[i] = addLink(t, lab, n.client, n.server, shape)
+	}
+	route(t, lab)
+	accept(t, n.client)
+	announce(t, n.server, n.paths[1].Addr(n.server))
+	return n
+}
+
+// connect opens an MPTCP connection over paths[0] under cc; the server's end
+// is under serverCC.
+func (n twoPaths) connect(t *testing.T, cc, serverCC string) pair {
+	t.Helper()
+	return connect(t, n.client, n.server, n.paths[0].Addr(n.server), mptcp.Dial, cc, serverCC)
+}
+
+// path is the number of the path that a subflow of the client takes.
+func (n twoPaths) path(t *testing.T, clientAddr netip.Addr) int {
+	t.Helper()
+	for i, link := range n.paths {
+		if link.Addr(n.client) == clientAddr {
+			return i
+		}
+	}
+	t.Fatalf("a subflow from %v, which is not on the paths", clientAddr)
+	return 0
+}
+
+// pair is a connection's two ends.
+type pair struct {
+	client, server *net.TCPConn
+	received       *atomic.Int64 // bytes, by the server of a stream
+}
+
+// connect connects from and to. dial is mptcp.Dial or mptcp.DialTCP.
+func connect(t *testing.T, from, to *netlab.Host, addr netip.Addr,
+	dial func(context.Context, netip.AddrPort, string) (*net.TCPConn, error), cc, serverCC string) pair {
+	t.Helper()
+	p := pair{received: new(atomic.Int64)}
+	var ln *mptcp.Listener
+	err := to.Do(func() (err error) {
+		// On all addresses, for the subflows to come.
+		ln, err = mptcp.Listen(netip.AddrPortFrom(netip.IPv4Unspecified(), 0), serverCC)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ln.Close() })
+	accepted := make(chan error, 1)
+	go func() {
+		var err error
+		p.server, err = ln.Accept()
+		accepted <- err
+	}()
+	err = from.Do(func() (err error) {
+		p.client, err = dial(t.Context(), netip.AddrPortFrom(addr, ln.Addr().Port()), cc)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := <-accepted; err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.close)
+	return p
+}
+
+// close ends the connection, at once if content is on its way.
+func (p pair) close() {
+	_ = p.server.Close() // content that still arrives is answered with a reset
+	_ = p.client.Close()
+}
+
+// stream lets the client send as much as it can until close.
+func (p pair) stream() {
+	go func() {
+		content := make([]byte, 256<<10)
+		for {
+			if _, err := p.client.Write(content); err != nil {
+				return
+			}
+		}
+	}()
+	go func() {
+		content := make([]byte, 256<<10)
+		for {
+			n, err := p.server.Read(content)
+			p.received.Add(int64(n))
+			if err != nil {
+				return
+			}
+		}
+	}()
+}
+
+// join waits until the client's end has n subflows in use.
+func (p pair) join(t *testing.T, n int) {
+	t.Helper()
+	var info mptcp.Info
+	ok := eventually(10*time.Second, func() bool {
+		var err error
+		if info, err = mptcp.ReadInfo(p.client); err != nil {
+			t.Fatal(err)
+		}
+		return len(info.Subflows) == n
+	})
+	if !ok {
+		t.Fatalf("%d subflows after 10 s, want %d", len(info.Subflows), n)
+	}
+}
+
+// transfer is a checked transfer that is under way.
+type transfer struct {
+	sent, received chan outcome
+}
+
+type outcome struct {
+	mptcp.Result
+	err error
+}
+
+// transfer starts to send so many bytes of checked content.
+func (p pair) transfer(bytes int64) transfer {
+	x := transfer{make(chan outcome, 1), make(chan outcome, 1)}
+	go func() {
+		r, err := mptcp.Send(p.client, mptcp.Transfer{Bytes: bytes, Seed: 1})
+		x.sent <- outcome{r, err}
+	}()
+	go func() {
+		r, err := mptcp.Receive(p.server)
+		x.received <- outcome{r, err}
+	}()
+	return x
+}
+
+// wait waits until all of it has arrived, unharmed.
+func (x transfer) wait(t *testing.T) mptcp.Result {
+	t.Helper()
+	sent, received := <-x.sent, <-x.received
+	if err := errors.Join(sent.err, received.err); err != nil {
+		t.Fatal(err)
+	}
+	if sent.SHA256 != received.SHA256 || sent.Bytes != received.Bytes {
+		t.Fatalf("sent %d bytes with SHA-256 %x, received %d with %x", sent.Bytes, sent.SHA256, received.Bytes, received.SHA256)
+	}
+	return sent.Result
+}
+
+// done tells whether the transfer has ended.
+func (x transfer) done() bool { return len(x.sent) > 0 }
+
+// sockets is what ss shows of a host's TCP connections: each subflow, by its
+// own addresses.
+func sockets(t *testing.T, h *netlab.Host) map[netip.AddrPort]netlab.Socket {
+	t.Helper()
+	all, err := h.Sockets(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[netip.AddrPort]netlab.Socket{}
+	for _, s := range all {
+		if s.Proto == "tcp" && s.State == "ESTAB" {
+			found[s.Local] = s
+		}
+	}
+	return found
+}

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mpcc/mpcc/pkg/mptcp"
+	"github.com/mpcc/mpcc/pkg/netlab"
+)
+
+// algorithms are all congestion controls that mpcc has.
+func algorithms(t *testing.T) []string {
+	t.Helper()
+	var listed []struct{ Name string }
+	if err := json.Unmarshal(mpcc(t, "list", "-j"), &listed); err != nil {
+		t.Fatal(err)
+	}
+	if len(listed) == 0 {
+		t.Fatal("mpcc list -j shows none")
+	}
+	var names []string
+	for _, l := range listed {
+		_, name, _ := strings.Cut(l.Name, "/")
+		names = append(names, name)
+	}
+	return names
+}
+
+// 100 MB over two paths, under every algorithm there is:
+//
+//	        ┌── 80 Mbit/s, 10 ms, queue 66 ──┐
+//	client ─┤                                ├─ server
+//	        └── 40 Mbit/s, 30 ms, queue 99 ──┘
+//
+// Both queues hold one bandwidth-delay product, so a window that was halved
+// still fills its path. Together they take 120 Mbit/s·1448/1514: 7 s.
+func TestTransfer(t *testing.T) {
+	const (
+		bytes       = 100e6
+		rate0       = 80e6
+		rate1       = 40e6
+		payloadPart = 1448.0 / 1514
+	)
+	for _, cc := range algorithms(t) {
+		t.Run(cc, func(t *testing.T) {
+			load(t, cc)
+			n := newTwoPaths(t, [2]netlab.Shape{
+				{Rate: rate0, Delay: 5 * time.Millisecond, Queue: 66},
+				{Rate: rate1, Delay: 15 * time.Millisecond, Queue: 99},
+			})
+			p := n.connect(t, cc, "")
+			x := p.transfer(bytes)
+			p.join(t, 2)
+			looks := 0
+			for ; !x.done(); looks++ {
+				subflows := sockets(t, n.client)
+				for local, s := range subflows {
+					if s.CC != cc {
+						t.Errorf("ss shows %q on the subflow of %v", s.CC, local)
+					}
+				}
+				if len(subflows) != 2 {
+					t.Errorf("ss shows %d subflows", len(subflows))
+				}
+				time.Sleep(500 * time.Millisecond)
+			}
+			if looks == 0 {
+				t.Error("the transfer was over before ss could look at it")
+			}
+			sent := x.wait(t)
+
+			info, err := mptcp.ReadInfo(p.client)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var carried [2]float64
+			for _, s := range info.Subflows {
+				carried[n.path(t, s.Local.Addr())] += float64(s.TCP.Bytes_acked)
+			}
+			share := carried[1] / (carried[0] + carried[1])
+			t.Logf("%.1f Mbit/s, %.0f %% of it over the slower path", sent.Rate()/1e6, 100*share)
+			// More than the faster path could carry alone.
+			if sent.Rate() < rate0*payloadPart {
+				t.Errorf("%.1f Mbit/s, where the faster path alone carries %.1f", sent.Rate()/1e6, rate0*payloadPart/1e6)
+			}
+			// Full paths make it 1/3. What goes faster than the faster path alone
+			// can have left at most half of the slower one idle for it to be 1/5;
+			// and with the slower path full half of the faster one makes it 1/2.
+			if share < 0.2 || share > 0.5 {
+				t.Errorf("%.0f %% over the slower path, want a third", 100*share)
+			}
+		})
+	}
+}

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * The fractional window (apply_step of cc.h), against the same sums in 128 bits: nothing is lost but
+ * at a bound or at a saturation, however the segments fall into ACKs.
+ */
+#include "native.h"
+
+#include "cc/lia.bpf.c"
+
+#define MOST_ACKED 65535
+#define MOST_INCREASE ((__int128)1 << 45)
+
+/* floor(x * 2^40) at most 2^62 */
+static __int128 q40(struct mpcc_num x)
+{
+	double fixed = __builtin_floor(__builtin_ldexp(x.m, x.e + 40));
+
+	return fixed >= 0x1p62 ? (__int128)1 << 62 : (__int128)fixed;
+}
+
+static struct mpcc_num draw_num(struct input *in)
+{
+	struct mpcc_num x = num_of(draw_number(in, 64));
+
+	return x.m ? num_scale(x, -(__s32)(draw_byte(in) % 128)) : x;
+}
+
+/* One ACK; false where it met a bound. */
+static bool check_ack(struct tcp_sock *tp, struct mpcc_flow *flow, const struct mpcc_step *step,
+		      __u32 acked, __u32 floor)
+{
+	__int128 inc = q40(step->up) - q40(step->down);
+	__u32 before = tp->snd_cwnd;
+	__int128 sum = (__int128)before * MPCC_Q40_ONE + flow->credit_q40;
+
+	if (inc > MOST_INCREASE)
+		inc = MOST_INCREASE;
+	if (inc < -MOST_INCREASE)
+		inc = -MOST_INCREASE;
+	sum += inc * (acked < MOST_ACKED ? acked : MOST_ACKED);
+
+	apply_step(tp, flow, step, acked, floor);
+	require(flow->credit_q40 > -MPCC_Q40_ONE && flow->credit_q40 < MPCC_Q40_ONE, "credit %lld",
+		flow->credit_q40);
+	if (tp->snd_cwnd == before && flow->credit_q40)
+		require(sum == (__int128)before * MPCC_Q40_ONE + flow->credit_q40,
+			"cwnd %u, credit %lld", before, flow->credit_q40);
+	if (sum == (__int128)tp->snd_cwnd * MPCC_Q40_ONE + flow->credit_q40)
+		return true;
+	require(!flow->credit_q40, "credit %lld", flow->credit_q40);
+	if (sum < (__int128)floor * MPCC_Q40_ONE)
+		require(tp->snd_cwnd == floor, "cwnd %u from %u, floor %u", tp->snd_cwnd, before,
+			floor);
+	else
+		require(tp->snd_cwnd == tp->snd_cwnd_clamp &&
+				sum / MPCC_Q40_ONE > tp->snd_cwnd_clamp,
+			"cwnd %u from %u, clamp %u", tp->snd_cwnd, before, tp->snd_cwnd_clamp);
+	return false;
+}
+
+int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
+{
+	struct input in = { bytes, size };
+	struct tcp_sock one = {}, many = {};
+	struct mpcc_flow one_flow = {}, many_flow = {};
+	struct mpcc_step step = {};
+	__u32 floor = 1 + draw_byte(&in) % 2;
+	bool free = true;
+	__u32 acks = 0;
+
+	one.snd_cwnd_clamp = many.snd_cwnd_clamp = floor + draw_number(&in, 31);
+	one.snd_cwnd = many.snd_cwnd = floor +
+				       draw_number(&in, 32) % (one.snd_cwnd_clamp - floor + 1);
+	while (in.size) {
+		step.up = draw_num(&in);
+		step.down = draw_byte(&in) % 2 ? draw_num(&in) : num_zero();
+		check_ack(&one, &one_flow, &step, draw_number(&in, 32), floor);
+		require(one.snd_cwnd >= floor && one.snd_cwnd <= one.snd_cwnd_clamp, "cwnd %u",
+			one.snd_cwnd);
+	}
+
+	/* The last step again, all at once and one segment at a time. */
+	one.snd_cwnd = many.snd_cwnd;
+	one_flow.credit_q40 = 0;
+	acks = 1 + draw_number(&(struct input){ bytes, size }, 10);
+	free &= check_ack(&one, &one_flow, &step, acks, floor);
+	for (__u32 i = 0; i < acks; i++)
+		free &= check_ack(&many, &many_flow, &step, 1, floor);
+	if (free)
+		require(one.snd_cwnd == many.snd_cwnd &&
+				one_flow.credit_q40 == many_flow.credit_q40,
+			"%u ACKs: cwnd %u, %u, credit %lld, %lld", acks, one.snd_cwnd,
+			many.snd_cwnd, one_flow.credit_q40, many_flow.credit_q40);
+	return 0;
+}

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * What the BPF sources need to run on the host, under a fuzzer: the kernel's functions they call, and
+ * tunables that can change. Include first.
+ */
+#ifndef FUZZ_NATIVE_H
+#define FUZZ_NATIVE_H
+
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#undef NULL /* kernel.h has its own */
+
+#include "include/mpcc/compat.h"
+#include "include/mpcc/tunable.h"
+
+void *bpf_rdonly_cast(const void *obj, __u32 btf_id)
+{
+	return (void *)obj;
+}
+
+/* The harnesses call nothing that comes here. */
+__u32 tcp_slow_start(struct tcp_sock *tp, __u32 acked)
+{
+	abort();
+}
+
+__u32 tcp_reno_undo_cwnd(struct sock *sk)
+{
+	abort();
+}
+
+struct tunable {
+	volatile __u32 *value;
+	__u32 low, high;
+};
+
+static struct tunable tunables[16];
+static int tunable_count;
+
+/* The text is that of tunable.h: "LOW..HIGH unit; meaning" or "first|second; meaning". */
+static inline void add_tunable(volatile __u32 *value, const char *text)
+{
+	struct tunable *t = &tunables[tunable_count++];
+
+	t->value = value;
+	if (sscanf(text, "%u..%u", &t->low, &t->high) == 2)
+		return;
+	t->low = 0;
+	t->high = 0;
+	for (; *text != ';'; text++)
+		t->high += *text == '|';
+}
+
+#undef TUNABLE
+#define TUNABLE(name, initial, text)                                      \
+	volatile __u32 name = initial;                                    \
+	__attribute__((constructor)) static void add_tunable_##name(void) \
+	{                                                                 \
+		add_tunable(&name, text);                                 \
+	}
+
+/* The fuzzer's bytes; zeros once they are used up. */
+struct input {
+	const unsigned char *bytes;
+	size_t size;
+};
+
+static inline void draw(struct input *in, void *to, size_t size)
+{
+	size_t given = size < in->size ? size : in->size;
+
+	memset(to, 0, size);
+	memcpy(to, in->bytes, given);
+	in->bytes += given;
+	in->size -= given;
+}
+
+static inline __u8 draw_byte(struct input *in)
+{
+	__u8 byte;
+
+	draw(in, &byte, 1);
+	return byte;
+}
+
+/* A number of at most so many bits, of any order of magnitude. */
+static inline __u64 draw_number(struct input *in, int bits)
+{
+	__u64 number;
+
+	draw(in, &number, sizeof(number));
+	return number >> (64 - bits) >> draw_byte(in) % bits;
+}
+
+static inline void draw_tunables(struct input *in)
+{
+	for (int i = 0; i < tunable_count; i++) {
+		struct tunable *t = &tunables[i];
+
+		*t->value = t->low + draw_byte(in) % (t->high - t->low + 1);
+	}
+}
+
+/* Stops the fuzzer, with what was wrong and the numbers it was wrong for. */
+#define require(condition, ...)                                                                 \
+	do {                                                                                    \
+		if (!(condition)) {                                                             \
+			fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition); \
+			fprintf(stderr, __VA_ARGS__);                                           \
+			fprintf(stderr, "\n");                                                  \
+			abort();                                                                \
+		}                                                                               \
+	} while (0)
+
+#endif
