@@ -176,6 +176,13 @@ func encode(raw []byte, s *btf.Struct, values Path) error {
 			continue
 		}
 		left--
+		if _, ok := btf.UnderlyingType(m.Type).(*btf.Struct); ok {
+			if value < 0 || math.IsNaN(value) || math.IsInf(value, 0) {
+				return fmt.Errorf("%s: %v is out of range, 0 and up", key, value)
+			}
+			encodeNumber(raw[m.Offset.Bytes():], value)
+			continue
+		}
 		size, err := btf.Sizeof(m.Type)
 		if err != nil {
 			return err
@@ -214,6 +221,14 @@ func decode(raw []byte, s *btf.Struct) Decision {
 		}
 	}
 	return d
+}
+
+// encodeNumber writes the struct of fixed.h that stands for one number: 2^31 <= m < 2^32, or 0.
+func encodeNumber(raw []byte, value float64) {
+	fraction, exponent := math.Frexp(value)
+	m := uint64(math.Ldexp(fraction, 32))
+	nativeEndian.PutUint32(raw, uint32(m))
+	nativeEndian.PutUint32(raw[4:], uint32(int32(exponent-32)))
 }
 
 // decodeNumber reads the structs of fixed.h and path.h that stand for one number.

@@ -30,6 +30,8 @@ type Entry struct {
 	Rule   string // in the source's notation
 	// Coupling names the quantity by which the algorithm couples subflows, shown by status.
 	Coupling string
+	// Priced algorithms take the energy profiles of the interfaces into account.
+	Priced bool
 	// Reconstruction is set where the source leaves the rule open, and says what is ours.
 	Reconstruction string
 	Spec           func() (*ebpf.CollectionSpec, error)
@@ -38,12 +40,84 @@ type Entry struct {
 // Entries lists every algorithm.
 var Entries = []Entry{
 	{
+		Kind: CC, Name: "balia",
+		Title:    "Balanced Linked Adaptation",
+		Source:   "draft-walid-mptcp-congestion-control-04; Peng et al., IEEE/ACM ToN 2016",
+		Rule:     "w_r += x_r / (rtt_r (sum x_k)^2) (1 + y_r)/2 (4 + y_r)/5, y_r = max x_k / x_r; loss: w_r -= w_r/2 min(y_r, 1.5)",
+		Coupling: "y",
+		Spec:     obj.LoadBalia,
+	},
+	{
+		Kind: CC, Name: "cdd",
+		Title:          "Delay-difference window control over LIA",
+		Source:         "Tao, Yan, CDD-MPTCP, sections 2.1 and 2.2, Algorithm 1",
+		Rule:           "LIA; every 0.5 s on the slowest path: w /= theta above theta_max, w = (w/theta + w)/2 above theta_0",
+		Coupling:       "theta",
+		Reconstruction: "delays are RTTs; beta, theta_0 and the stop without a queue are ours",
+		Spec:           obj.LoadCdd,
+	},
+	{
+		Kind: CC, Name: "coupled",
+		Title:    "Fully coupled control",
+		Source:   "Wischik et al., NSDI 2011; Zhao, Liu, Wang, On Energy-Efficient Congestion Control for Multipath TCP, section IV",
+		Rule:     "w_r += w_r/W^2, loss w_r/2 (variant b); w_r += 1/W, loss W/2 (variant a)",
+		Coupling: "w/W",
+		Spec:     obj.LoadCoupled,
+	},
+	{
 		Kind: CC, Name: "dts",
 		Title:    "Delay-based Traffic Shifting",
 		Source:   "Zhao, Liu, Wang, On Energy-Efficient Congestion Control for Multipath TCP, section V, Algorithm 1",
 		Rule:     "w_r += eps_r (w_r/RTT_r^2) / (sum w_k/RTT_k)^2, eps_r = 2 / (1 + exp(-10 (baseRTT_r/RTT_r - 1/2)))",
 		Coupling: "epsilon",
 		Spec:     obj.LoadDts,
+	},
+	{
+		Kind: CC, Name: "dtsx",
+		Title:          "Extended DTS: Delay-based Traffic Shifting with prices",
+		Source:         "Zhao, Liu, Wang, On Energy-Efficient Congestion Control for Multipath TCP, section V, equations (6)-(9)",
+		Rule:           "DTS; w_r -= w_r kappa u_r per segment, kappa u_r = k1 e_r/min e_k + k2 [RTT_r - baseRTT_r > q_target]",
+		Coupling:       "kappa u",
+		Priced:         true,
+		Reconstruction: "the prices: energy per bit for the switch hops, queueing delay for the queues; k1, k2 and q_target are ours",
+		Spec:           obj.LoadDtsx,
+	},
+	{
+		Kind: CC, Name: "dwc",
+		Title:          "Dynamic Window Coupling",
+		Source:         "Hassayoun, Iyengar, Ros, ICNP 2011; Zhao, Liu, Wang, On Energy-Efficient Congestion Control for Multipath TCP, section IV",
+		Rule:           "w_r += min(rtt_r / (|G| min rtt_k sum w_k), 1/w_r) over the subflows G that share a bottleneck",
+		Coupling:       "|G|",
+		Reconstruction: "the grouping and its thresholds, and the cap 1/w",
+		Spec:           obj.LoadDwc,
+	},
+	{
+		Kind: CC, Name: "ecmtcp",
+		Title:          "Energy-aware coupled control",
+		Source:         "Le et al., IEEE Communications Letters 16(2), 2012; Zhao, Liu, Wang, On Energy-Efficient Congestion Control for Multipath TCP, section IV",
+		Rule:           "w_r += min(alpha/W price_h/price_r, 1/w_r), price = loss rate times energy per bit, h the fastest path",
+		Coupling:       "price_h/price_r",
+		Priced:         true,
+		Reconstruction: "the direction of the ratio, its bounds, the loss estimate and the energy term",
+		Spec:           obj.LoadEcmtcp,
+	},
+	{
+		Kind: CC, Name: "emreno",
+		Title:          "Energy-weighted LIA, inspired by emReno",
+		Source:         "Pham, quoted in ES-MPTCP, Electronics 2022, 11(3), 490",
+		Rule:           "w_r += min(alpha/W min e_k/e_r, 1/w_r), e the energy per bit",
+		Coupling:       "min e/e",
+		Priced:         true,
+		Reconstruction: "all but one sentence: the increase is inversely proportional to the path's energy",
+		Spec:           obj.LoadEmreno,
+	},
+	{
+		Kind: CC, Name: "ewtcp",
+		Title:    "Equally-Weighted TCP",
+		Source:   "Honda et al., PFLDNeT 2009; Zhao, Liu, Wang, On Energy-Efficient Congestion Control for Multipath TCP, section IV",
+		Rule:     "w_r += a/w_r, a = 1/sqrt(n) or 1/n^2",
+		Coupling: "a",
+		Spec:     obj.LoadEwtcp,
 	},
 	{
 		Kind: CC, Name: "lia",
@@ -54,12 +128,29 @@ var Entries = []Entry{
 		Spec:     obj.LoadLia,
 	},
 	{
+		Kind: CC, Name: "mpcubic",
+		Title:          "mpCUBIC",
+		Source:         "Kato et al., WorldCIST 2020, equations (9)-(13); RFC 9438",
+		Rule:           "W(t) = C (t/n - K)^3 + w_loss, K = cbrt(D beta w_loss/C), loss: w *= 1 - D beta",
+		Coupling:       "W(t)",
+		Reconstruction: "which window Wmax is (mode), and more than two subflows",
+		Spec:           obj.LoadMpcubic,
+	},
+	{
 		Kind: CC, Name: "olia",
 		Title:    "Opportunistic Linked Increases Algorithm",
 		Source:   "draft-khalili-mptcp-congestion-control-05, equations (2)-(4); Khalili et al., CoNEXT 2012",
 		Rule:     "w_r += (w_r/rtt_r^2) / (sum w_k/rtt_k)^2 + alpha_r/w_r",
 		Coupling: "alpha",
 		Spec:     obj.LoadOlia,
+	},
+	{
+		Kind: CC, Name: "wvegas",
+		Title:    "Weighted Vegas",
+		Source:   "Cao, Xu, Fu, ICNP 2012; draft-xu-mptcp-congestion-control-05",
+		Rule:     "once per RTT w +- 1 towards alpha_r queued packets, alpha_r = max(2, 10 weight_r), weight_r = x_r / sum x_k",
+		Coupling: "weight",
+		Spec:     obj.LoadWvegas,
 	},
 }
 

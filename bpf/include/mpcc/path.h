@@ -22,6 +22,7 @@ struct mpcc_path {
 	__u32 base_rtt_us; /* smallest RTT seen; 0 = unset */
 	__u32 price_pj; /* energy per bit at the present rate; 0 = the interface has no profile */
 	__u32 subflow_id; /* the kernel's number of it within the connection */
+	__u32 group; /* subflows of other groups are not coupled with this one */
 	__u32 peer_window; /* what the peer can take, packets (CDD) */
 	struct mpcc_num theta; /* ratio of delays so far; 0 = none (CDD) */
 	__u32 alpha; /* packets to keep queued (wVegas) */
@@ -32,7 +33,6 @@ struct mpcc_path {
 	__u8 stale; /* the path manager has given it up for now */
 	__u8 closing; /* not established, or on its way out */
 	__u8 congested; /* showed congestion at the time of a sibling's loss */
-	__u8 group; /* subflows of other groups are not coupled with this one */
 };
 
 /* What one newly acknowledged segment adds to the window, in packets: up - down. */
