@@ -28,7 +28,8 @@ struct cc_state {
 	struct mpcc_flow flow;
 	__u64 lost_at_us; /* tcp_mstamp of the last loss; 0 = none */
 	__u32 lost_rtt_us8; /* srtt then */
-	__u32 peak_before_us8; /* the largest srtt between the last two losses */
+	__u32 peak_us8; /* the largest srtt since the last loss */
+	__u32 peak_before_us8; /* and between the last two */
 	/* A byte each, 0: always congested when we are, to 255: never. One word, as the verifier lets no
 	 * program index into a socket. */
 	__u64 apart;
@@ -52,7 +53,7 @@ static __always_inline bool shows_congestion(const struct mpcc_path *p, const st
 					     const struct cc_state *r)
 {
 	__u64 base_us8 = (__u64)k->flow.base_rtt_us << 3;
-	__u64 peak_us8 = k->flow.peak_us8;
+	__u64 peak_us8 = k->peak_us8;
 	__u64 near_us8 = r->lost_rtt_us8;
 
 	if (near_us8 < p->srtt_us8)
@@ -143,10 +144,17 @@ static __always_inline void cc_on_loss(struct cc_state *state, struct tcp_sock *
 	state->lost_at_us = tp->tcp_mstamp;
 	state->lost_rtt_us8 = tp->srtt_us;
 	regroup(tp);
-	state->peak_before_us8 = state->flow.peak_us8;
-	state->flow.peak_us8 = 0;
+	state->peak_before_us8 = state->peak_us8;
+	state->peak_us8 = 0;
 }
 #define cc_on_loss cc_on_loss
+
+static __always_inline void cc_on_ack(struct cc_state *state, const struct tcp_sock *tp)
+{
+	if (tp->srtt_us > state->peak_us8)
+		state->peak_us8 = tp->srtt_us;
+}
+#define cc_on_ack cc_on_ack
 
 #include "mpcc/coupled.h"
 #include "mpcc/eval.h"

@@ -49,7 +49,7 @@ struct cc_state {
 	__u64 epoch_us; /* tcp_mstamp of the curve's start, moved on by pauses; 0 = not begun */
 	__u64 last_ack_us;
 	__u32 last_max; /* packets at the last loss; 0 = none, or a timeout since */
-	__u32 epoch_cwnd; /* packets at the curve's start */
+	__u32 n; /* subflows, as of the last look */
 };
 
 struct cc_sum {
@@ -191,7 +191,6 @@ static __always_inline void begin_curve(struct cc_state *state, const struct tcp
 		w_loss = w0;
 	state->curve = curve_of(w_loss, w0);
 	state->epoch_us = tp->tcp_mstamp;
-	state->epoch_cwnd = tp->snd_cwnd;
 	state->friendly = w0;
 }
 
@@ -207,31 +206,40 @@ static __always_inline void track_reno(struct cc_state *state, const struct tcp_
 				  num_div(num_mul(a, num_of(acked)), num_of(tp->snd_cwnd)));
 }
 
-/* Not inlined: the view needs a stack of its own. */
+/* Counts the subflows. Not inlined: the view needs a stack of its own. */
+static __noinline int decide(struct sock *sk)
+{
+	struct cc_state *state = state_of(sk);
+	struct tcp_sock *tp = tcp_sk(sk);
+	struct mpcc_view v;
+
+	view_of(&v, tp, state);
+	state->n = v.coupled ? v.sum.n : 1;
+	note_decision(tp, &state->flow);
+	return 0;
+}
+
+/* Not inlined: its stack and refresh() would not fit on top of each other. */
 static __noinline int advance(struct sock *sk, __u32 acked)
 {
 	struct cc_state *state = state_of(sk);
 	struct tcp_sock *tp = tcp_sk(sk);
 	struct mpcc_step step = {};
-	struct mpcc_view v;
 	struct curve curve;
 	__u64 t_us;
 
-	view_of(&v, tp, state);
-	if (!v.coupled)
-		v.sum.n = 1;
 	if (!state->epoch_us)
 		begin_curve(state, tp);
 	curve = state->curve;
 	t_us = tp->tcp_mstamp - state->epoch_us + (tp->srtt_us >> 3);
-	step_to(&step, &curve, t_us, tp->snd_cwnd, v.sum.n);
-	if (v.sum.n == 1) {
+	step_to(&step, &curve, t_us, tp->snd_cwnd, state->n);
+	if (state->n == 1) {
 		struct mpcc_num w = num_of(tp->snd_cwnd);
 
 		track_reno(state, tp, acked);
 		step.up = num_max(step.up, num_div(num_sub(state->friendly, w), w));
 	}
-	apply_step(tp, &state->flow, &step, acked, FLOOR);
+	apply_step(tp, &state->flow, q40_of(&step), acked, FLOOR);
 	return 0;
 }
 
@@ -255,6 +263,8 @@ void BPF_PROG(mpcubic_cong_avoid, struct sock *sk, __u32 ack, __u32 acked)
 		if (!acked)
 			return;
 	}
+	if (!decision_stands(tp, &state->flow))
+		decide(sk);
 	advance(sk, acked);
 }
 

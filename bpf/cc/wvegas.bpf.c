@@ -224,7 +224,7 @@ static __always_inline void run_reno(struct tcp_sock *tp, struct cc_state *state
 	}
 	p.cwnd = tp->snd_cwnd;
 	step_reno(&step, &p);
-	apply_step(tp, &state->flow, &step, acked, MIN_CWND);
+	apply_step(tp, &state->flow, q40_of(&step), acked, MIN_CWND);
 }
 
 SEC("struct_ops")

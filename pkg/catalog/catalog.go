@@ -30,6 +30,10 @@ type Entry struct {
 	Rule   string // in the source's notation
 	// Coupling names the quantity by which the algorithm couples subflows, shown by status.
 	Coupling string
+	// State is what it keeps per subflow beside the socket's own, in the source's words.
+	State string
+	// Good and Bad say what it is for, and where it is a bad idea.
+	Good, Bad string
 	// Priced algorithms take the energy profiles of the interfaces into account.
 	Priced bool
 	// Reconstruction is set where the source leaves the rule open, and says what is ours.
@@ -45,6 +49,9 @@ var Entries = []Entry{
 		Source:   "draft-walid-mptcp-congestion-control-04; Peng et al., IEEE/ACM ToN 2016",
 		Rule:     "w_r += x_r / (rtt_r (sum x_k)^2) (1 + y_r)/2 (4 + y_r)/5, y_r = max x_k / x_r; loss: w_r -= w_r/2 min(y_r, 1.5)",
 		Coupling: "y",
+		State:    "nothing",
+		Good:     "sharing a bottleneck fairly while reacting fast to change",
+		Bad:      "paths that share nothing: slower to fill them than uncoupled control",
 		Spec:     obj.LoadBalia,
 	},
 	{
@@ -54,6 +61,9 @@ var Entries = []Entry{
 		Rule:           "LIA; every 0.5 s on the slowest path: w /= theta above theta_max, w = (w/theta + w)/2 above theta_0",
 		Coupling:       "theta",
 		Reconstruction: "delays are RTTs; beta, theta_0 and the stop without a queue are ours",
+		State:          "theta, time of the next cut",
+		Good:           "small receive buffers over paths whose queues differ",
+		Bad:            "large receive buffers: it gives up rate on the slow path for nothing",
 		Spec:           obj.LoadCdd,
 	},
 	{
@@ -62,6 +72,9 @@ var Entries = []Entry{
 		Source:   "Wischik et al., NSDI 2011; Zhao, Liu, Wang, On Energy-Efficient Congestion Control for Multipath TCP, section IV",
 		Rule:     "w_r += w_r/W^2, loss w_r/2 (variant b); w_r += 1/W, loss W/2 (variant a)",
 		Coupling: "w/W",
+		State:    "nothing",
+		Good:     "keeping all traffic off lossier paths",
+		Bad:      "paths of unequal RTT, and links that lose at random: it leaves them almost unused",
 		Spec:     obj.LoadCoupled,
 	},
 	{
@@ -70,6 +83,9 @@ var Entries = []Entry{
 		Source:   "Zhao, Liu, Wang, On Energy-Efficient Congestion Control for Multipath TCP, section V, Algorithm 1",
 		Rule:     "w_r += eps_r (w_r/RTT_r^2) / (sum w_k/RTT_k)^2, eps_r = 2 / (1 + exp(-10 (baseRTT_r/RTT_r - 1/2)))",
 		Coupling: "epsilon",
+		State:    "base RTT",
+		Good:     "moving traffic off paths whose queues grow",
+		Bad:      "bottlenecks shared with TCP: up to 1.4 times the best path's rate; paths that route changes make longer, since base RTT stays",
 		Spec:     obj.LoadDts,
 	},
 	{
@@ -80,6 +96,9 @@ var Entries = []Entry{
 		Coupling:       "kappa u",
 		Priced:         true,
 		Reconstruction: "the prices: energy per bit for the switch hops, queueing delay for the queues; k1, k2 and q_target are ours",
+		State:          "base RTT, energy price",
+		Good:           "sparing dear interfaces and queues, to a degree that the prices set",
+		Bad:            "full use of every path: a price is a rate given up",
 		Spec:           obj.LoadDtsx,
 	},
 	{
@@ -89,6 +108,9 @@ var Entries = []Entry{
 		Rule:           "w_r += min(rtt_r / (|G| min rtt_k sum w_k), 1/w_r) over the subflows G that share a bottleneck",
 		Coupling:       "|G|",
 		Reconstruction: "the grouping and its thresholds, and the cap 1/w",
+		State:          "averages of shared congestion, time and RTT of the last loss, peak RTT",
+		Good:           "not knowing whether the paths share a bottleneck: couples only where they do",
+		Bad:            "few losses: it starts coupled and learns only from them",
 		Spec:           obj.LoadDwc,
 	},
 	{
@@ -99,6 +121,9 @@ var Entries = []Entry{
 		Coupling:       "price_h/price_r",
 		Priced:         true,
 		Reconstruction: "the direction of the ratio, its bounds, the loss estimate and the energy term",
+		State:          "bytes between losses, energy price",
+		Good:           "sparing dear interfaces, leaving lossy paths",
+		Bad:            "links that lose at random; short connections, which have no loss rate yet",
 		Spec:           obj.LoadEcmtcp,
 	},
 	{
@@ -109,6 +134,9 @@ var Entries = []Entry{
 		Coupling:       "min e/e",
 		Priced:         true,
 		Reconstruction: "all but one sentence: the increase is inversely proportional to the path's energy",
+		State:          "energy price",
+		Good:           "trying what an energy weight on LIA does",
+		Bad:            "a statement about emReno: only a sentence of it is known",
 		Spec:           obj.LoadEmreno,
 	},
 	{
@@ -117,6 +145,9 @@ var Entries = []Entry{
 		Source:   "Honda et al., PFLDNeT 2009; Zhao, Liu, Wang, On Energy-Efficient Congestion Control for Multipath TCP, section IV",
 		Rule:     "w_r += a/w_r, a = 1/sqrt(n) or 1/n^2",
 		Coupling: "a",
+		State:    "nothing",
+		Good:     "predictable weights, whatever the paths",
+		Bad:      "a shared bottleneck with weight=sqrt: more than one TCP's share",
 		Spec:     obj.LoadEwtcp,
 	},
 	{
@@ -125,6 +156,9 @@ var Entries = []Entry{
 		Source:   "RFC 6356, section 3, equations (1) and (2)",
 		Rule:     "w_r += min(alpha/W, 1/w_r), alpha = W max(w_k/rtt_k^2) / (sum w_k/rtt_k)^2",
 		Coupling: "alpha",
+		State:    "nothing",
+		Good:     "the standard: never worse than TCP on the best path, fair at a shared bottleneck",
+		Bad:      "paths that share nothing: slow to fill them; many users at once, where it takes from single-path users without gain",
 		Spec:     obj.LoadLia,
 	},
 	{
@@ -134,6 +168,9 @@ var Entries = []Entry{
 		Rule:           "W(t) = C (t/n - K)^3 + w_loss, K = cbrt(D beta w_loss/C), loss: w *= 1 - D beta",
 		Coupling:       "W(t)",
 		Reconstruction: "which window Wmax is (mode), and more than two subflows",
+		State:          "curve: origin, K, start; last maximum",
+		Good:           "fast, long paths where Reno's increase is too slow",
+		Bad:            "mixed with other controls on one connection: it counts subflows, not their rates",
 		Spec:           obj.LoadMpcubic,
 	},
 	{
@@ -142,6 +179,9 @@ var Entries = []Entry{
 		Source:   "draft-khalili-mptcp-congestion-control-05, equations (2)-(4); Khalili et al., CoNEXT 2012",
 		Rule:     "w_r += (w_r/rtt_r^2) / (sum w_k/rtt_k)^2 + alpha_r/w_r",
 		Coupling: "alpha",
+		State:    "bytes since and between the last two losses",
+		Good:     "many users: moves away from congested paths, fair to single-path users",
+		Bad:      "very unequal paths that change fast: it probes bad paths at one packet only",
 		Spec:     obj.LoadOlia,
 	},
 	{
@@ -150,6 +190,9 @@ var Entries = []Entry{
 		Source:   "Cao, Xu, Fu, ICNP 2012; draft-xu-mptcp-congestion-control-05",
 		Rule:     "once per RTT w +- 1 towards alpha_r queued packets, alpha_r = max(2, 10 weight_r), weight_r = x_r / sum x_k",
 		Coupling: "weight",
+		State:    "base RTT, samples, alpha, smallest queue",
+		Good:     "short queues where everybody uses delay",
+		Bad:      "bottlenecks shared with loss-based TCP: it backs off and starves",
 		Spec:     obj.LoadWvegas,
 	},
 }

@@ -39,7 +39,7 @@ static bool check_ack(struct tcp_sock *tp, struct mpcc_flow *flow, const struct 
 		inc = -MOST_INCREASE;
 	sum += inc * (acked < MOST_ACKED ? acked : MOST_ACKED);
 
-	apply_step(tp, flow, step, acked, floor);
+	apply_step(tp, flow, q40_of(step), acked, floor);
 	require(flow->credit_q40 > -MPCC_Q40_ONE && flow->credit_q40 < MPCC_Q40_ONE, "credit %lld",
 		flow->credit_q40);
 	if (tp->snd_cwnd == before && flow->credit_q40)

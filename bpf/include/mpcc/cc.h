@@ -32,26 +32,33 @@ static __always_inline bool is_cwnd_limited(const struct tcp_sock *tp)
 	return in_slow_start(tp) && tp->snd_cwnd < 2 * tp->max_packets_out;
 }
 
+/* A step as the credit counts it; no rule moves a window by more than 32 packets per segment. */
+static __always_inline __s64 q40_of(const struct mpcc_step *step)
+{
+	__s64 inc = (__s64)num_to_fixed(step->up, 40) - (__s64)num_to_fixed(step->down, 40);
+
+	if (inc > 1LL << 45)
+		return 1LL << 45;
+	if (inc < -(1LL << 45))
+		return -(1LL << 45);
+	return inc;
+}
+
 /*
  * Adds acked steps to the credit and moves its whole packets to the window; the remainder stays. The
  * window keeps to [floor, snd_cwnd_clamp], and a bound that is hit takes the credit with it.
  */
-static __always_inline void apply_step(struct tcp_sock *tp, struct mpcc_flow *flow,
-				       const struct mpcc_step *step, __u32 acked, __u32 floor)
+static __always_inline void apply_step(struct tcp_sock *tp, struct mpcc_flow *flow, __s64 inc_q40,
+				       __u32 acked, __u32 floor)
 {
-	__s64 inc = (__s64)num_to_fixed(step->up, 40) - (__s64)num_to_fixed(step->down, 40);
 	__u32 cwnd = tp->snd_cwnd;
 	__s64 credit, whole;
 
-	/* No rule moves a window by more than a few packets per segment: 2^45 * 2^16 stays in 63 bits. */
-	if (inc > 1LL << 45)
-		inc = 1LL << 45;
-	if (inc < -(1LL << 45))
-		inc = -(1LL << 45);
+	/* 2^45 * 2^16 stays in 63 bits. */
 	if (acked > 65535)
 		acked = 65535;
 
-	credit = flow->credit_q40 + inc * acked;
+	credit = flow->credit_q40 + inc_q40 * acked;
 	whole = credit >= 0 ? credit >> 40 : -(-credit >> 40);
 	if (whole) {
 		__s64 next = (__s64)cwnd + whole;
@@ -66,6 +73,23 @@ static __always_inline void apply_step(struct tcp_sock *tp, struct mpcc_flow *fl
 	flow->credit_q40 = credit;
 }
 
+/*
+ * A decision stands for an eighth of an RTT, unless the window moves by a packet or a loss comes first. So
+ * the siblings, whose sockets may lie in another core's cache, are not read at every ACK; what they do
+ * is noticed that much later.
+ */
+static __always_inline bool decision_stands(const struct tcp_sock *tp, const struct mpcc_flow *flow)
+{
+	return flow->decided_cwnd == tp->snd_cwnd &&
+	       (__s32)(flow->decided_until_us - (__u32)tp->tcp_mstamp) > 0;
+}
+
+static __always_inline void note_decision(const struct tcp_sock *tp, struct mpcc_flow *flow)
+{
+	flow->decided_cwnd = tp->snd_cwnd;
+	flow->decided_until_us = (__u32)tp->tcp_mstamp + (tp->srtt_us >> 6);
+}
+
 static __always_inline void track_rtt(const struct tcp_sock *tp, struct mpcc_flow *flow)
 {
 	/* The kernel's minimum of raw samples forgets after tcp_min_rtt_wlen; ours does not. */
@@ -73,8 +97,6 @@ static __always_inline void track_rtt(const struct tcp_sock *tp, struct mpcc_flo
 
 	if (rtt_us && rtt_us != ~0U && (!flow->base_rtt_us || rtt_us < flow->base_rtt_us))
 		flow->base_rtt_us = rtt_us;
-	if (tp->srtt_us > flow->peak_us8)
-		flow->peak_us8 = tp->srtt_us;
 }
 
 /* The energy of the interval since the last refresh, by the interface's profile. */
@@ -286,10 +308,11 @@ static __always_inline void flow_release(struct sock *sk)
 	close_flow(sk);
 }
 
-/* A loss event: the fraction earned before it is void. */
+/* A loss event: the fraction earned before it is void, and so is the decision. */
 static __always_inline void flow_loss(struct mpcc_flow *flow)
 {
 	flow->credit_q40 = 0;
+	flow->decided_cwnd = 0;
 	flow->losses++;
 }
 

@@ -19,8 +19,8 @@
 #define cc_on_ack(state, tp)
 #endif
 
-/* Congestion avoidance. Not inlined: its stack and refresh()'s would not fit on top of each other. */
-static __noinline int advance(struct sock *sk, __u32 acked)
+/* Not inlined: its stack and refresh()'s would not fit on top of each other. */
+static __noinline int decide(struct sock *sk)
 {
 	struct cc_state *state = state_of(sk);
 	struct tcp_sock *tp = tcp_sk(sk);
@@ -29,7 +29,9 @@ static __noinline int advance(struct sock *sk, __u32 acked)
 
 	view_of(&v, tp, state);
 	decide_step(&step, &v);
-	apply_step(tp, &state->flow, &step, acked, decide_floor(&v));
+	state->flow.step_q40 = q40_of(&step);
+	state->flow.floor = decide_floor(&v);
+	note_decision(tp, &state->flow);
 	return 0;
 }
 
@@ -49,7 +51,9 @@ void BPF_PROG(mpcc_cong_avoid, struct sock *sk, __u32 ack, __u32 acked)
 		if (!acked)
 			return;
 	}
-	advance(sk, acked);
+	if (!decision_stands(tp, &state->flow))
+		decide(sk);
+	apply_step(tp, &state->flow, state->flow.step_q40, acked, state->flow.floor);
 }
 
 SEC("struct_ops")
