@@ -52,3 +52,23 @@ func TestDocumentation(t *testing.T) {
 		t.Errorf("%d metrics are described, %d shown", len(descs), len(got))
 	}
 }
+
+// The dashboard and the alerts ask for metrics that exist.
+func TestDeployedQueries(t *testing.T) {
+	known := gather(t, full(t))
+	for _, file := range []string{"grafana/mpcc.json", "prometheus/mpcc.rules.yml", "prometheus/mpcc.rules.test.yml"} {
+		text, err := os.ReadFile("../../deploy/" + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		names := regexp.MustCompile(`\bmpcc_[a-z_]+`).FindAllString(string(text), -1)
+		if len(names) == 0 {
+			t.Errorf("%s names no metric", file)
+		}
+		for _, name := range names {
+			if known[strings.TrimSuffix(name, "_bucket")] == nil {
+				t.Errorf("%s: there is no metric %s", file, name)
+			}
+		}
+	}
+}
