@@ -82,7 +82,7 @@ func wanted(name string) bool {
 	return true
 }
 
-// prometheusPrograms are those of Debian's prometheus package that the tests run.
+// prometheusPrograms are Debian packages, each with the program of its name.
 var prometheusPrograms = []string{"prometheus", "promtool"}
 
 // Prometheus returns Debian's prometheus and promtool, for Spec.Files. They are no
@@ -99,7 +99,7 @@ func Prometheus(ctx context.Context) (map[string]string, error) {
 	defer unlock()
 	dir, err := c.entry("prometheus", "2 "+rootfsSuite, false, func(dir string) error {
 		debs, err := c.download(ctx, rootfsSuite, dir, func(func(...string) (string, error)) ([]string, error) {
-			return []string{"prometheus"}, nil
+			return prometheusPrograms, nil
 		})
 		if err != nil {
 			return err
