@@ -251,7 +251,6 @@ void BPF_PROG(mpcubic_cong_avoid, struct sock *sk, __u32 ack, __u32 acked)
 	__u64 now = tp->tcp_mstamp, gap = now - state->last_ack_us;
 	bool limited = is_cwnd_limited(tp);
 
-	track_rtt(tp, &state->flow);
 	refresh_if_due(sk, state);
 	if (state->epoch_us && (!limited || gap > PAUSE_RTTS * (tp->srtt_us >> 3)))
 		state->epoch_us += gap;

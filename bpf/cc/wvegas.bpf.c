@@ -234,7 +234,6 @@ void BPF_PROG(wvegas_cong_avoid, struct sock *sk, __u32 ack, __u32 acked)
 	struct tcp_sock *tp = tcp_sk(sk);
 	bool enough = state->samples >= MIN_SAMPLES;
 
-	track_rtt(tp, &state->flow);
 	refresh_if_due(sk, state);
 	if (!state->alpha)
 		start_over(state, tp);

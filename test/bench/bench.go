@@ -64,7 +64,7 @@ func (b *bench) prepare(entries []catalog.Entry) error {
 	}
 	b.networks = append(b.networks, queued)
 
-	const largePackets, fullQueues = "veth, packets of up to 64 kB", "veth behind queues, frames of 1500 bytes"
+	const largePackets, fullQueues = "bare veth: packets of up to 64 kB, slow start", "queues: frames of 1500 bytes, congestion avoidance"
 	all := append([]string{reno, cubic, yardstick}, names...)
 	own := append([]string{yardstick, empty}, names...)
 	b.cells = []*cell{

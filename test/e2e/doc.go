@@ -6,4 +6,5 @@
 //	MPCC_KERNEL    the label of the kernel: 6.12, 7.x or 6.1
 //	MPCC_BIN       the path of mpcc
 //	MPCC_TESTDATA  the path of the repository's testdata folder
+//	MPCC_DEPLOY    the path of its deploy folder
 package e2e

@@ -14,15 +14,16 @@ const (
 	GuestBin      = "/usr/bin/mpcc"
 	GuestTests    = "/usr/bin/e2e.test"
 	GuestTestdata = "/testdata"
+	GuestDeploy   = "/deploy"
 )
 
 // ProjectEnv tells the command where the project's files are.
 func ProjectEnv() map[string]string {
-	return map[string]string{"MPCC_BIN": GuestBin, "MPCC_TESTDATA": GuestTestdata}
+	return map[string]string{"MPCC_BIN": GuestBin, "MPCC_TESTDATA": GuestTestdata, "MPCC_DEPLOY": GuestDeploy}
 }
 
 // ProjectFiles builds mpcc and the end-to-end tests, and returns them and the
-// testdata folder for Spec.Files. Call remove when they are no longer needed.
+// folders testdata and deploy for Spec.Files. Call remove when they are no longer needed.
 func ProjectFiles(ctx context.Context) (files map[string]string, remove func(), err error) {
 	root, err := RepoRoot()
 	if err != nil {
@@ -45,6 +46,7 @@ func ProjectFiles(ctx context.Context) (files map[string]string, remove func(), 
 		GuestBin:      filepath.Join(dir, "mpcc"),
 		GuestTests:    filepath.Join(dir, "e2e.test"),
 		GuestTestdata: filepath.Join(root, "testdata"),
+		GuestDeploy:   filepath.Join(root, "deploy"),
 	}
 	build := func(arg ...string) error {
 		cmd := command(ctx, "go", arg...)

@@ -82,21 +82,24 @@ func wanted(name string) bool {
 	return true
 }
 
-// Prometheus returns the path of Debian's prometheus program, for Spec.Files.
-// It is no part of the root file system because most runs have no use for its 90 MB.
-func Prometheus(ctx context.Context) (string, error) {
+// prometheusPrograms are Debian packages, each with the program of its name.
+var prometheusPrograms = []string{"prometheus", "promtool"}
+
+// Prometheus returns Debian's prometheus and promtool, for Spec.Files. They are no
+// part of the root file system because most runs have no use for their 180 MB.
+func Prometheus(ctx context.Context) (map[string]string, error) {
 	c, err := openCache()
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	unlock, err := c.lock()
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	defer unlock()
-	dir, err := c.entry("prometheus", "1 "+rootfsSuite, false, func(dir string) error {
+	dir, err := c.entry("prometheus", "2 "+rootfsSuite, false, func(dir string) error {
 		debs, err := c.download(ctx, rootfsSuite, dir, func(func(...string) (string, error)) ([]string, error) {
-			return []string{"prometheus"}, nil
+			return prometheusPrograms, nil
 		})
 		if err != nil {
 			return err
@@ -110,10 +113,16 @@ func Prometheus(ctx context.Context) (string, error) {
 				return err
 			}
 		}
-		if err := os.Rename(filepath.Join(tree, "usr/bin/prometheus"), filepath.Join(dir, "prometheus")); err != nil {
-			return err
+		for _, program := range prometheusPrograms {
+			if err := os.Rename(filepath.Join(tree, "usr/bin", program), filepath.Join(dir, program)); err != nil {
+				return err
+			}
 		}
 		return os.RemoveAll(tree)
 	})
-	return filepath.Join(dir, "prometheus"), err
+	files := map[string]string{}
+	for _, program := range prometheusPrograms {
+		files["/usr/bin/"+program] = filepath.Join(dir, program)
+	}
+	return files, err
 }

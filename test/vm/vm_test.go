@@ -9,6 +9,7 @@ import (
 	"errors"
 	"flag"
 	"io"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -39,9 +40,11 @@ func TestE2E(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if files["/usr/bin/prometheus"], err = Prometheus(t.Context()); err != nil {
+	prometheus, err := Prometheus(t.Context())
+	if err != nil {
 		t.Fatal(err)
 	}
+	maps.Copy(files, prometheus)
 	for _, label := range strings.Split(*kernelFlag, ",") {
 		t.Run(label, func(t *testing.T) { testKernel(t, label, files, strings.Fields(listed)) })
 	}

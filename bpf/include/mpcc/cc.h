@@ -74,20 +74,18 @@ static __always_inline void apply_step(struct tcp_sock *tp, struct mpcc_flow *fl
 }
 
 /*
- * A decision stands for an eighth of an RTT, unless the window moves by a packet or a loss comes first. So
- * the siblings, whose sockets may lie in another core's cache, are not read at every ACK; what they do
- * is noticed that much later.
+ * A decision stands for half an RTT, unless a loss comes first. So the siblings, whose sockets may lie in
+ * another core's cache, are not read at every ACK; what they do is noticed that much later.
  */
 static __always_inline bool decision_stands(const struct tcp_sock *tp, const struct mpcc_flow *flow)
 {
-	return flow->decided_cwnd == tp->snd_cwnd &&
-	       (__s32)(flow->decided_until_us - (__u32)tp->tcp_mstamp) > 0;
+	return flow->decided && (__s32)(flow->decided_until_us - (__u32)tp->tcp_mstamp) > 0;
 }
 
 static __always_inline void note_decision(const struct tcp_sock *tp, struct mpcc_flow *flow)
 {
-	flow->decided_cwnd = tp->snd_cwnd;
-	flow->decided_until_us = (__u32)tp->tcp_mstamp + (tp->srtt_us >> 6);
+	flow->decided = 1;
+	flow->decided_until_us = (__u32)tp->tcp_mstamp + (tp->srtt_us >> 4);
 }
 
 static __always_inline void track_rtt(const struct tcp_sock *tp, struct mpcc_flow *flow)
@@ -206,6 +204,7 @@ static __noinline int refresh(struct sock *sk)
 	if (every < MPCC_REFRESH_MIN_US)
 		every = MPCC_REFRESH_MIN_US;
 	state->flow.refresh_at_us = now + every;
+	track_rtt(tp, &state->flow);
 
 	s = id ? bpf_map_lookup_elem(&mpcc_subflows, &id) : NULL;
 	if (!s)
@@ -312,7 +311,7 @@ static __always_inline void flow_release(struct sock *sk)
 static __always_inline void flow_loss(struct mpcc_flow *flow)
 {
 	flow->credit_q40 = 0;
-	flow->decided_cwnd = 0;
+	flow->decided = 0;
 	flow->losses++;
 }
 

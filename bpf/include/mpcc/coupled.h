@@ -27,6 +27,7 @@ static __noinline int decide(struct sock *sk)
 	struct mpcc_step step = {};
 	struct mpcc_view v;
 
+	track_rtt(tp, &state->flow);
 	view_of(&v, tp, state);
 	decide_step(&step, &v);
 	state->flow.step_q40 = q40_of(&step);
@@ -41,7 +42,6 @@ void BPF_PROG(mpcc_cong_avoid, struct sock *sk, __u32 ack, __u32 acked)
 	struct cc_state *state = state_of(sk);
 	struct tcp_sock *tp = tcp_sk(sk);
 
-	track_rtt(tp, &state->flow);
 	refresh_if_due(sk, state);
 	cc_on_ack(state, tp);
 	if (!is_cwnd_limited(tp))

@@ -12,7 +12,7 @@ struct mpcc_flow {
 	__u64 refresh_at_us; /* tcp_mstamp from which the live state may be refreshed */
 	__s64 step_q40; /* the decision: packets per acknowledged segment */
 	__u32 floor; /* the decision: smallest window, packets */
-	__u32 decided_cwnd; /* the window it was made for; 0 = none stands */
+	__u32 decided; /* 0 = none stands */
 	__u32 decided_until_us; /* low bits of the tcp_mstamp to which it stands */
 	__u32 base_rtt_us; /* smallest RTT seen; 0 = unset */
 	__u32 losses; /* loss events */

@@ -11,8 +11,8 @@
  *                  w grows at least to w_est
  *   per loss event origin = w, or 0.85 w if w had not come back to the last origin; w *= 0.7
  *
- * As in the kernel's CUBIC, W is evaluated about once per millisecond and not on every ACK, a timeout
- * forgets all, and idle time does not count into t.
+ * As in the kernel's CUBIC, W is evaluated about once per millisecond and not on every ACK, the window
+ * grows by 5 % per RTT before the first loss, a timeout forgets all, and idle time does not count into t.
  */
 #include "mpcc/kernel.h"
 
@@ -23,6 +23,7 @@
 #define BETA_Q10 717 /* 0.7 */
 #define FAST_Q10 870 /* (1 + 0.7) / 2 */
 #define CWND_MIN 2
+#define FIRST_PACE 20 /* slowest growth before any loss: 5 % per RTT */
 
 #define TRAIN_GAP_US 2000 /* ACKs closer than this are of one train */
 #define ROUND_SAMPLES 8
@@ -43,7 +44,7 @@ struct cubic {
 	__u32 samples; /* in it, counted to ROUND_SAMPLES */
 	__u32 min_rtt_us; /* 0 = no sample */
 	__u32 origin; /* packets */
-	__u32 prior; /* window before the last loss event */
+	__u32 prior; /* window before the last loss event; 0 = no loss yet */
 	__u32 k; /* ticks */
 	__u32 tick; /* of the last evaluation of W */
 	__u32 per_packet; /* segments acknowledged for each packet of growth */
@@ -160,6 +161,8 @@ static __always_inline __u32 pace(struct cubic *c, __u32 cwnd, __u32 acked, __u6
 	if (c->tick != tick) {
 		c->tick = tick;
 		c->per_packet = curve_pace(c, cwnd, now - c->epoch_us);
+		if (!c->prior && c->per_packet > FIRST_PACE)
+			c->per_packet = FIRST_PACE;
 	}
 	c->est_acked += acked;
 	advance_estimate(c, cwnd);

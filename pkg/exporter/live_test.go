@@ -1,0 +1,526 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package exporter
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+	"golang.org/x/crypto/bcrypt"
+	"golang.org/x/sys/unix"
+
+	"github.com/mpcc/mpcc/bpf/obj"
+	"github.com/mpcc/mpcc/loader"
+	"github.com/mpcc/mpcc/pkg/catalog"
+	"github.com/mpcc/mpcc/pkg/mptcp"
+	"github.com/mpcc/mpcc/pkg/netlab"
+	"github.com/mpcc/mpcc/pkg/telemetry"
+)
+
+const (
+	childEnv = "MPCC_TEST_EXPORTER" // set for a child process that is an exporter: its web configuration
+	address  = "127.0.0.1:9956"     // in a namespace of the test's own
+)
+
+func TestMain(m *testing.M) {
+	if webConfig, ok := os.LookupEnv(childEnv); ok {
+		os.Exit(child(webConfig))
+	}
+	os.Exit(m.Run())
+}
+
+func child(webConfig string) int {
+	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM)
+	defer stop()
+	err := Run(ctx, Config{
+		Options: Options{
+			Read: readMaps, MaxSeries: 1000, Sys: "/sys",
+			Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
+		},
+		Listen: []string{address}, WebConfig: webConfig, Version: "test",
+	})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+func readMaps() (*telemetry.Snapshot, error) {
+	source, err := telemetry.Open()
+	if errors.Is(err, loader.ErrNotLoaded) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer source.Close()
+	snap, err := source.Read()
+	return &snap, err
+}
+
+// running is an exporter of its own process and namespace.
+type running struct {
+	host   *netlab.Host
+	cmd    *netlab.Cmd
+	client http.Client
+	stderr bytes.Buffer
+}
+
+func start(t *testing.T, host *netlab.Host, webConfig string) *running {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &running{host: host, cmd: host.Command(t.Context(), exe)}
+	r.cmd.Env = append(os.Environ(), childEnv+"="+webConfig)
+	r.cmd.Stderr = &r.stderr
+	if err := r.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	r.client.Transport = &http.Transport{
+		DialContext: func(ctx context.Context, network, addr string) (c net.Conn, err error) {
+			err = host.Do(func() error {
+				c, err = (&net.Dialer{}).DialContext(ctx, network, addr)
+				return err
+			})
+			return c, err
+		},
+		DisableKeepAlives: true,
+	}
+	r.client.Timeout = 10 * time.Second
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		if resp, err := r.client.Get("http://" + address + "/-/healthy"); err == nil {
+			resp.Body.Close()
+			return r
+		}
+		if time.Now().After(end) {
+			t.Fatalf("the exporter does not answer: %s", r.stderr.String())
+		}
+	}
+}
+
+// stop ends it as systemd does; it must end well.
+func (r *running) stop(t *testing.T) {
+	t.Helper()
+	if err := r.cmd.Process.Signal(unix.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.cmd.Wait(); err != nil {
+		t.Errorf("after SIGTERM: %v: %s", err, r.stderr.String())
+	}
+}
+
+func (r *running) get(t *testing.T, path string) (status int, body string) {
+	t.Helper()
+	resp, err := r.client.Get("http://" + address + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(text)
+}
+
+// scrape is the samples of the project's own metrics but for histograms, by name and labels.
+type scrape map[string]map[string]*dto.Metric
+
+func (r *running) scrape(t *testing.T) scrape {
+	t.Helper()
+	status, body := r.get(t, "/metrics")
+	if status != http.StatusOK {
+		t.Fatalf("scrape: status %d: %s", status, body)
+	}
+	parser := expfmt.NewTextParser(model.LegacyValidation)
+	families, err := parser.TextToMetricFamilies(strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := scrape{}
+	for name, f := range families {
+		s[name] = map[string]*dto.Metric{}
+		for _, m := range f.Metric {
+			var labels []string
+			for _, l := range m.Label {
+				labels = append(labels, l.GetName()+"="+l.GetValue())
+			}
+			s[name][strings.Join(labels, ",")] = m
+		}
+	}
+	return s
+}
+
+func label(m *dto.Metric, name string) string {
+	for _, l := range m.Label {
+		if l.GetName() == name {
+			return l.GetValue()
+		}
+	}
+	return ""
+}
+
+// rising fails where a counter of both scrapes is lower in the later one.
+func rising(t *testing.T, before, after scrape) {
+	t.Helper()
+	for name, series := range after {
+		for labels, m := range series {
+			old, ok := before[name][labels]
+			if !ok || m.Counter == nil {
+				continue
+			}
+			if m.Counter.GetValue() < old.Counter.GetValue() {
+				t.Errorf("%s{%s} fell from %g to %g", name, labels, old.Counter.GetValue(), m.Counter.GetValue())
+			}
+		}
+	}
+}
+
+// load loads dts until the test ends. Tests that load take turns: the name and the pins are the machine's.
+func load(t *testing.T) catalog.Entry {
+	t.Helper()
+	if err := os.MkdirAll("/run/mpcc", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	turn, err := os.OpenFile("/run/mpcc/test.lock", os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { turn.Close() })
+	if err := unix.Flock(int(turn.Fd()), unix.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	const bpffs = "/sys/fs/bpf"
+	var st unix.Statfs_t
+	if err := unix.Statfs(bpffs, &st); err != nil {
+		t.Fatal(err)
+	}
+	if st.Type != unix.BPF_FS_MAGIC {
+		if err := unix.Mount("bpf", bpffs, "bpf", 0, ""); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = unix.Unmount(bpffs, 0) })
+	}
+	e, err := catalog.Find("dts")
+	if err != nil {
+		t.Fatal(err)
+	}
+	loaded, err := loader.Load(e, loader.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !loaded {
+		t.Fatal("dts is loaded already: unload it first")
+	}
+	t.Cleanup(func() {
+		if _, err := loader.Unload(e); err != nil && !errors.Is(err, loader.ErrNotLoaded) {
+			t.Error(err)
+		}
+	})
+	return e
+}
+
+// twoPaths is sender ═ receiver, over two links of 40 Mbit/s.
+func twoPaths(t *testing.T) (sender, receiver *netlab.Host, links [2]*netlab.Link) {
+	t.Helper()
+	lab, err := netlab.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := lab.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	sender, err = lab.Host("sender")
+	must(err)
+	receiver, err = lab.Host("receiver")
+	must(err)
+	for i := range links {
+		shape := netlab.Shape{Rate: 40e6}
+		links[i], err = lab.Link(sender, receiver, netlab.LinkOpts{AtoB: shape, BtoA: shape})
+		must(err)
+	}
+	must(lab.Route())
+	limits := netlab.MPTCPLimits{Subflows: 2, AddAddrAccepted: 2}
+	must(sender.MPTCP(limits))
+	must(receiver.MPTCP(limits, netlab.MPTCPEndpoint{Addr: links[1].Addr(receiver), Signal: true}))
+	return sender, receiver, links
+}
+
+// price sets an energy profile on a host's interface.
+func price(t *testing.T, host *netlab.Host, iface string, p obj.MapsMpccEnergyProfile) {
+	t.Helper()
+	ns, err := loader.NamedNetns(host.Namespace())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found *net.Interface
+	err = host.Do(func() (err error) {
+		found, err = net.InterfaceByName(iface)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := obj.MapsMpccEnergyKey{Netns: uint32(ns.Inode), Ifindex: uint32(found.Index)}
+	if err := loader.SetProfile(key, p); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := loader.DeleteProfile(key); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A real connection under dts, scraped while it runs and after its end.
+func TestLiveConnection(t *testing.T) {
+	dts := load(t)
+	sender, receiver, links := twoPaths(t)
+	const upUW = 100_000 // per Mbps: 0.1 J for a Mbit
+	price(t, sender, links[0].Interface(sender), obj.MapsMpccEnergyProfile{UpUwPerMbps: upUW})
+	exporter := start(t, sender, "")
+	if status, body := exporter.get(t, "/-/ready"); status != http.StatusOK {
+		t.Errorf("not ready: %d %s", status, body)
+	}
+	if status, body := exporter.get(t, "/"); status != http.StatusOK || !strings.Contains(body, `href="/metrics"`) {
+		t.Errorf("landing page: %d %s", status, body)
+	}
+	if status, _ := exporter.get(t, "/nowhere"); status != http.StatusNotFound {
+		t.Errorf("/nowhere: status %d", status)
+	}
+	noCapabilities(t, exporter.cmd.Process.Pid)
+
+	var ln *mptcp.Listener
+	err := receiver.Do(func() (err error) {
+		ln, err = mptcp.Listen(netip.AddrPortFrom(netip.IPv4Unspecified(), 0), "")
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	go func() {
+		conn, err := ln.Accept()
+		if err != nil {
+			return // the sender's error tells
+		}
+		defer conn.Close()
+		_, _ = mptcp.Receive(conn)
+	}()
+	var conn *net.TCPConn
+	err = sender.Do(func() (err error) {
+		conn, err = mptcp.Dial(t.Context(), netip.AddrPortFrom(links[0].Addr(receiver), ln.Addr().Port()), dts.Name)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	const size = 30 << 20
+	sent := make(chan error, 1)
+	go func() {
+		_, err := mptcp.Send(conn, mptcp.Transfer{Bytes: size, Seed: 1})
+		sent <- err
+	}()
+
+	// Both subflows, under the token and the addresses that ss shows.
+	var s scrape
+	for end := time.Now().Add(5 * time.Second); len(s["mpcc_subflow_info"]) < 2; time.Sleep(100 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%d subflows in the scrape, want 2", len(s["mpcc_subflow_info"]))
+		}
+		before := s
+		s = exporter.scrape(t)
+		rising(t, before, s)
+	}
+	sockets, err := sender.Sockets(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := map[string]*dto.Metric{} // by local address
+	for _, m := range s["mpcc_subflow_info"] {
+		shown[label(m, "local")] = m
+	}
+	subflows := 0
+	for _, socket := range sockets {
+		if socket.Proto != "tcp" || socket.CC != dts.Name {
+			continue
+		}
+		subflows++
+		m := shown[socket.Local.Addr().String()]
+		if m == nil {
+			t.Errorf("ss has a subflow from %v, the scrape has not", socket.Local)
+			continue
+		}
+		token, err := strconv.ParseUint(label(m, "token"), 16, 32)
+		if err != nil || uint32(token) != socket.Token {
+			t.Errorf("token %s, ss -M says %x", label(m, "token"), socket.Token)
+		}
+		if label(m, "remote") != socket.Remote.Addr().String() ||
+			label(m, "local_id") != strconv.Itoa(int(socket.LocalID)) ||
+			label(m, "remote_id") != strconv.Itoa(int(socket.RemoteID)) ||
+			label(m, "cc") != socket.CC || label(m, "netns") != sender.Namespace() {
+			t.Errorf("%v in the scrape, %+v in ss", m.Label, socket)
+		}
+	}
+	if subflows != 2 {
+		t.Errorf("ss shows %d subflows under dts, want 2", subflows)
+	}
+
+	if err := <-sent; err != nil {
+		t.Fatal(err)
+	}
+	conn.Close()
+
+	// After the end the series are gone and the aggregates stay.
+	for end := time.Now().Add(10 * time.Second); len(s["mpcc_subflow_info"]) > 0; time.Sleep(100 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the subflows have ended but are still shown")
+		}
+		before := s
+		s = exporter.scrape(t)
+		rising(t, before, s)
+	}
+	var acked, opened, closed float64
+	for i, link := range links {
+		where := fmt.Sprintf("cc=dts,iface=%s,netns=%s", link.Interface(sender), sender.Namespace())
+		value := func(name string) float64 { return s[name][where].GetCounter().GetValue() }
+		opened += value("mpcc_subflows_opened_total")
+		closed += value("mpcc_subflows_closed_total")
+		acked += value("mpcc_acked_bytes_total")
+		if active := s["mpcc_subflows_active"][where].GetGauge().GetValue(); active != 0 {
+			t.Errorf("%s: %g active", where, active)
+		}
+		if n := s["mpcc_srtt_seconds"][where].GetHistogram().GetSampleCount(); n == 0 {
+			t.Errorf("%s: no RTT in the histogram", where)
+		}
+		energy := s["mpcc_energy_joules_total"][where+",source=model"]
+		if i > 0 {
+			if energy != nil {
+				t.Errorf("%s has no profile but %v", where, energy)
+			}
+			continue
+		}
+		want := (value("mpcc_acked_bytes_total") + value("mpcc_retransmitted_bytes_total")) * 8 / 1e6 * upUW / 1e6
+		if got := energy.GetCounter().GetValue(); got < 0.99*want || got > 1.01*want {
+			t.Errorf("%s: %g J, want %g J", where, got, want)
+		}
+	}
+	if opened != 2 || closed != 2 {
+		t.Errorf("%g subflows opened and %g closed, want 2", opened, closed)
+	}
+	// The content, and some bytes of protocol around it.
+	if acked < size || acked > size*1.01 {
+		t.Errorf("%g bytes acknowledged of %d", acked, size)
+	}
+	exporter.stop(t)
+}
+
+// The exporter goes on while the maps go and come back.
+func TestMapsGoAndComeBack(t *testing.T) {
+	dts := load(t)
+	sender, _, _ := twoPaths(t)
+	exporter := start(t, sender, "")
+	lost := func() int { return len(exporter.scrape(t)["mpcc_lost_subflows_total"]) }
+	if lost() != 1 {
+		t.Error("nothing shown while dts is loaded")
+	}
+	if _, err := loader.Unload(dts); err != nil {
+		t.Fatal(err)
+	}
+	s := exporter.scrape(t)
+	if len(s["mpcc_lost_subflows_total"]) != 0 {
+		t.Error("series though nothing is loaded")
+	}
+	if got := s["mpcc_collector_success"]["collector=telemetry"].GetGauge().GetValue(); got != 1 {
+		t.Errorf("mpcc_collector_success %g though nothing is loaded", got)
+	}
+	if status, body := exporter.get(t, "/-/ready"); status != http.StatusOK {
+		t.Errorf("not ready though nothing is loaded: %d %s", status, body)
+	}
+	if _, err := loader.Load(dts, loader.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	if lost() != 1 {
+		t.Error("nothing shown after dts was loaded again")
+	}
+	exporter.stop(t)
+}
+
+func TestBasicAuth(t *testing.T) {
+	sender, _, _ := twoPaths(t)
+	hash, err := bcrypt.GenerateFromPassword([]byte("secret"), bcrypt.MinCost)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "web.yml")
+	if err := os.WriteFile(file, []byte("basic_auth_users:\n  scraper: "+string(hash)+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	exporter := start(t, sender, file)
+	if status, _ := exporter.get(t, "/metrics"); status != http.StatusUnauthorized {
+		t.Errorf("without a password: status %d", status)
+	}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+"/metrics", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.SetBasicAuth("scraper", "secret")
+	resp, err := exporter.client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		t.Errorf("with the password: status %d", resp.StatusCode)
+	}
+	exporter.stop(t)
+}
+
+// noCapabilities looks at every thread of a process.
+func noCapabilities(t *testing.T, pid int) {
+	t.Helper()
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
+	if err != nil || len(threads) == 0 {
+		t.Fatalf("threads of %d: %v, %v", pid, threads, err)
+	}
+	for _, path := range threads {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, line := range []string{"CapPrm:\t0000000000000000\n", "CapEff:\t0000000000000000\n", "NoNewPrivs:\t1\n"} {
+			if !strings.Contains(string(text), line) {
+				t.Errorf("%s is not %q:\n%s", path, line, text)
+			}
+		}
+	}
+}
