@@ -47,9 +47,9 @@ struct cc_state {
 	struct curve curve;
 	struct mpcc_num friendly; /* what Reno would have by now; n = 1 only */
 	__u64 epoch_us; /* tcp_mstamp of the curve's start, moved on by pauses; 0 = not begun */
-	__u64 last_ack_us;
+	__u32 last_ack_us; /* low bits of tcp_mstamp */
+	__u32 acked; /* segments not yet in friendly */
 	__u32 last_max; /* packets at the last loss; 0 = none, or a timeout since */
-	__u32 n; /* subflows, as of the last look */
 };
 
 struct cc_sum {
@@ -192,54 +192,53 @@ static __always_inline void begin_curve(struct cc_state *state, const struct tcp
 	state->curve = curve_of(w_loss, w0);
 	state->epoch_us = tp->tcp_mstamp;
 	state->friendly = w0;
+	state->acked = 0;
 }
 
 /* RFC 9438, section 4.3: a = 3 (1 - 0.7) / (1 + 0.7), and 1 once the window of the last loss is back. */
-static __always_inline void track_reno(struct cc_state *state, const struct tcp_sock *tp,
-				       __u32 acked)
+static __always_inline void track_reno(struct cc_state *state, const struct tcp_sock *tp)
 {
 	struct mpcc_num a = num_div(num_of(9), num_of(17));
 
 	if (!num_less(state->friendly, num_of(state->last_max)))
 		a = num_of(1);
 	state->friendly = num_add(state->friendly,
-				  num_div(num_mul(a, num_of(acked)), num_of(tp->snd_cwnd)));
+				  num_div(num_mul(a, num_of(state->acked)), num_of(tp->snd_cwnd)));
+	state->acked = 0;
 }
 
-/* Counts the subflows. Not inlined: the view needs a stack of its own. */
-static __noinline int decide(struct sock *sk)
+/* How many subflows there are, and the step for them. Not inlined, for the stack's sake. */
+static __noinline int count_subflows(struct sock *sk)
 {
-	struct cc_state *state = state_of(sk);
-	struct tcp_sock *tp = tcp_sk(sk);
 	struct mpcc_view v;
 
-	view_of(&v, tp, state);
-	state->n = v.coupled ? v.sum.n : 1;
-	note_decision(tp, &state->flow);
-	return 0;
+	view_of(&v, tcp_sk(sk), state_of(sk));
+	return v.coupled ? v.sum.n : 1;
 }
 
-/* Not inlined: its stack and refresh() would not fit on top of each other. */
-static __noinline int advance(struct sock *sk, __u32 acked)
+static __noinline int decide(struct sock *sk)
 {
 	struct cc_state *state = state_of(sk);
 	struct tcp_sock *tp = tcp_sk(sk);
 	struct mpcc_step step = {};
 	struct curve curve;
+	__u32 n = count_subflows(sk);
 	__u64 t_us;
 
+	track_rtt(tp, &state->flow);
 	if (!state->epoch_us)
 		begin_curve(state, tp);
 	curve = state->curve;
 	t_us = tp->tcp_mstamp - state->epoch_us + (tp->srtt_us >> 3);
-	step_to(&step, &curve, t_us, tp->snd_cwnd, state->n);
-	if (state->n == 1) {
+	step_to(&step, &curve, t_us, tp->snd_cwnd, n);
+	if (n == 1) {
 		struct mpcc_num w = num_of(tp->snd_cwnd);
 
-		track_reno(state, tp, acked);
+		track_reno(state, tp);
 		step.up = num_max(step.up, num_div(num_sub(state->friendly, w), w));
 	}
-	apply_step(tp, &state->flow, q40_of(&step), acked, FLOOR);
+	state->flow.step_q40 = q40_of(&step);
+	note_decision(tp, &state->flow);
 	return 0;
 }
 
@@ -248,7 +247,7 @@ void BPF_PROG(mpcubic_cong_avoid, struct sock *sk, __u32 ack, __u32 acked)
 {
 	struct cc_state *state = state_of(sk);
 	struct tcp_sock *tp = tcp_sk(sk);
-	__u64 now = tp->tcp_mstamp, gap = now - state->last_ack_us;
+	__u32 now = tp->tcp_mstamp, gap = now - state->last_ack_us;
 	bool limited = is_cwnd_limited(tp);
 
 	refresh_if_due(sk, state);
@@ -262,9 +261,10 @@ void BPF_PROG(mpcubic_cong_avoid, struct sock *sk, __u32 ack, __u32 acked)
 		if (!acked)
 			return;
 	}
+	state->acked += acked;
 	if (!decision_stands(tp, &state->flow))
 		decide(sk);
-	advance(sk, acked);
+	apply_step(tp, &state->flow, state->flow.step_q40, acked, FLOOR);
 }
 
 SEC("struct_ops")

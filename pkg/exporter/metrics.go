@@ -81,7 +81,7 @@ var totalMetrics = []metric[telemetry.Total]{
 
 var (
 	activeDesc = describe("mpcc_subflows_active", "Subflows that are live.", totalLabels)
-	srttDesc   = describe("mpcc_srtt_seconds", "Smoothed RTT at each refresh: at most once per RTT and once per 10 ms.", totalLabels)
+	srttDesc   = describe("mpcc_srtt_seconds", "Smoothed RTT at each refresh: at most once per RTT and once per 20 ms.", totalLabels)
 )
 
 // One live subflow.

@@ -140,17 +140,24 @@ static __always_inline void read_connection(struct mpcc_subflow *s, const struct
 	s->backup = mpcc_bits(ctx, backup) || mpcc_bits(ctx, request_bkup);
 }
 
+/* An atomic operation costs more than a look. */
+static __always_inline void add(__u64 *sum, __u64 delta)
+{
+	if (delta)
+		__sync_fetch_and_add(sum, delta);
+}
+
 static __always_inline void add_delta(struct mpcc_total *t, const struct mpcc_subflow *s,
 				      const struct tcp_sock *tp, const struct mpcc_flow *flow)
 {
-	__sync_fetch_and_add(&t->bytes_acked, tp->bytes_acked - s->bytes_acked);
-	__sync_fetch_and_add(&t->bytes_received, tp->bytes_received - s->bytes_received);
-	__sync_fetch_and_add(&t->bytes_retrans, tp->bytes_retrans - s->bytes_retrans);
-	__sync_fetch_and_add(&t->retrans, tp->total_retrans - s->retrans);
-	__sync_fetch_and_add(&t->losses, flow->losses - s->losses);
+	add(&t->bytes_acked, tp->bytes_acked - s->bytes_acked);
+	add(&t->bytes_received, tp->bytes_received - s->bytes_received);
+	add(&t->bytes_retrans, tp->bytes_retrans - s->bytes_retrans);
+	add(&t->retrans, tp->total_retrans - s->retrans);
+	add(&t->losses, flow->losses - s->losses);
 	if (tp->srtt_us) {
-		__sync_fetch_and_add(&t->rtt_sum_us, tp->srtt_us >> 3);
-		__sync_fetch_and_add(&t->rtt[rtt_bucket(tp->srtt_us)], 1);
+		add(&t->rtt_sum_us, tp->srtt_us >> 3);
+		add(&t->rtt[rtt_bucket(tp->srtt_us)], 1);
 	}
 }
 

@@ -4,7 +4,7 @@
  * all congestion controls; these types are their only definition (Go's are generated from them).
  *
  * A value is written field by field while others read it: each field is whole, but fields of one
- * read may be one refresh apart. A refresh happens at most once per RTT and once per 10 ms.
+ * read may be one refresh apart. A refresh happens at most once per RTT and once per 20 ms.
  */
 #ifndef MPCC_TELEMETRY_H
 #define MPCC_TELEMETRY_H
@@ -15,7 +15,7 @@
 #define MPCC_MAX_FLOWS 16384
 #define MPCC_MAX_TOTALS 1024
 #define MPCC_RTT_BUCKETS 24
-#define MPCC_REFRESH_MIN_US 10000
+#define MPCC_REFRESH_MIN_US 20000
 
 /* Live state of one subflow, or of a TCP connection that is not multipath (token 0). */
 struct mpcc_subflow {
@@ -128,6 +128,8 @@ static __always_inline void read_interface(const struct tcp_sock *tp, __u32 *ifi
 		return;
 	dst = bpf_rdonly_cast(dst, mpcc_type_id(struct dst_entry));
 	dev = bpf_rdonly_cast(dst->dev, mpcc_type_id(struct net_device));
+	if (*ifindex == (__u32)dev->ifindex)
+		return;
 	*ifindex = dev->ifindex;
 	bpf_probe_read_kernel(name, 16, dev->name);
 }
@@ -155,11 +157,13 @@ static __always_inline __u32 rtt_bucket(__u32 srtt_us8)
 {
 	/* In 2^-20 s, rounded up, so that a bucket's upper bound is inclusive. */
 	__u64 t = ((__u64)srtt_us8 * 131072 + 999999) / 1000000;
-	__u32 bucket = 0;
+	__u32 bucket;
 
-	for (__u32 i = 0; i < MPCC_RTT_BUCKETS - 1; i++)
-		bucket += t > (1ULL << i);
-	return bucket;
+	if (t <= 1)
+		return 0;
+	/* The exponent of t - 1, plus one. */
+	bucket = num_of(t - 1).e + 32;
+	return bucket < MPCC_RTT_BUCKETS - 1 ? bucket : MPCC_RTT_BUCKETS - 1;
 }
 
 static __always_inline struct mpcc_total *total_of(const struct mpcc_subflow *s)
