@@ -5,8 +5,11 @@ package loader
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"math"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -135,9 +138,7 @@ func (ev *Evaluator) EvalJSON(in []byte) ([]byte, error) {
 	var input struct {
 		Subflows []Path `json:"subflows"`
 	}
-	dec := json.NewDecoder(bytes.NewReader(in))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&input); err != nil {
+	if err := readJSON(in, &input); err != nil {
 		return nil, fmt.Errorf("input: %w", err)
 	}
 	decisions, err := ev.Eval(input.Subflows)
@@ -145,6 +146,39 @@ func (ev *Evaluator) EvalJSON(in []byte) ([]byte, error) {
 		return nil, fmt.Errorf("input: %w", err)
 	}
 	return json.MarshalIndent(map[string]any{"subflows": decisions}, "", "  ")
+}
+
+// readJSON reads one value and nothing after it; errors tell where.
+func readJSON(in []byte, value any) error {
+	at := func(offset int64, what string) error {
+		before := in[:offset]
+		return fmt.Errorf("line %d, column %d: %s", 1+bytes.Count(before, []byte("\n")),
+			len(before)-bytes.LastIndexByte(before, '\n'), what)
+	}
+	dec := json.NewDecoder(bytes.NewReader(in))
+	dec.DisallowUnknownFields()
+	err := dec.Decode(value)
+	var syntax *json.SyntaxError
+	var wrong *json.UnmarshalTypeError
+	switch {
+	case errors.As(err, &syntax):
+		return at(syntax.Offset-1, syntax.Error())
+	case errors.As(err, &wrong):
+		return at(wrong.Offset-1, wrong.Value+" where "+jsonWords[wrong.Type.Kind()]+" belongs")
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return at(int64(len(in)), "it ends before the value does")
+	case err != nil:
+		return errors.New(strings.TrimPrefix(err.Error(), "json: "))
+	}
+	if rest := bytes.TrimSpace(in[dec.InputOffset():]); len(rest) > 0 {
+		return at(int64(bytes.LastIndex(in, rest)), "something follows the value")
+	}
+	return nil
+}
+
+// jsonWords names what the input is made of.
+var jsonWords = map[reflect.Kind]string{
+	reflect.Struct: "an object", reflect.Map: "an object", reflect.Slice: "an array", reflect.Float64: "a number",
 }
 
 // fixedSuffixes are the formats a C field's name may end in (fixed.h), the suffix that stays in the

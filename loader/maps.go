@@ -32,6 +32,9 @@ func OpenMaps() (*Maps, error) {
 		if err != nil {
 			m.Close()
 			if errors.Is(err, fs.ErrNotExist) {
+				if err := checkFS(); err != nil {
+					return nil, &plainError{message: "nothing is loaded, or not to be seen: " + err.Error(), kind: ErrNotLoaded}
+				}
 				return nil, &plainError{message: "nothing is loaded; mpcc load NAME loads a congestion control", kind: ErrNotLoaded}
 			}
 			return nil, explain("open the maps", err)

@@ -70,7 +70,7 @@ func (c Config) listen() ([]net.Listener, error) {
 	if c.SystemdSocket {
 		listeners, err := activation.Listeners()
 		if err == nil && len(listeners) == 0 {
-			err = errors.New("systemd handed no socket over; start the exporter by its .socket unit")
+			err = errors.New("systemd handed no socket over: --web.systemd-socket needs a .socket unit that starts the exporter")
 		}
 		return listeners, err
 	}

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// More subflows than the live map has room for: no connection is lost, those
+// beyond are counted, and when others end there is room again. 8400 connections
+// on the loopback of one host are 16800 sockets under dts, 416 more than room.
+func TestFullMap(t *testing.T) {
+	const (
+		room  = 16384
+		pairs = 8400
+	)
+	load(t, "dts")
+	h := addHost(t, newLab(t), "crowd")
+	if err := h.Sysctl("net.ipv4.tcp_congestion_control", "dts"); err != nil {
+		t.Fatal(err)
+	}
+	var all crowd
+	t.Cleanup(all.disperse)
+	if err := h.Do(func() error { return all.gather(pairs) }); err != nil {
+		t.Fatal(err)
+	}
+	s := readStatus(t)
+	if got, lost := len(s.of(h)), s.Lost.Subflows; got != room || lost != 2*pairs-room {
+		t.Errorf("%d of %d subflows shown and %d counted as not recorded, want %d and %d",
+			got, 2*pairs, lost, room, 2*pairs-room)
+	}
+	want := fmt.Sprintf("not recorded: %d subflows", 2*pairs-room)
+	if table := string(mpcc(t, "status")); !strings.Contains(table, want) {
+		t.Errorf("mpcc status does not say %q", want)
+	}
+	if err := all.talk(); err != nil {
+		t.Error(err)
+	}
+
+	all.disperse()
+	if !eventually(10*time.Second, func() bool { s = readStatus(t); return len(s.of(h)) == 0 }) {
+		t.Errorf("still %d live subflows 10 s after the last was closed", len(s.of(h)))
+	}
+	if sum := s.total(h, "lo", "dts"); sum.Opened != room || sum.Closed != room {
+		t.Errorf("the total is %+v, want %d subflows opened and closed", sum, room)
+	}
+	if err := h.Do(func() error { return all.gather(1) }); err != nil {
+		t.Fatal(err)
+	}
+	s = readStatus(t)
+	if got, lost := len(s.of(h)), s.Lost.Subflows; got != 2 || lost != 2*pairs-room {
+		t.Errorf("%d subflows shown and %d not recorded after there was room again, want 2 and %d", got, lost, 2*pairs-room)
+	}
+}
+
+// crowd is the two ends each of many connections. They are bare file
+// descriptors: package net would take longer about them than TCP does.
+type crowd struct{ clients, servers []int }
+
+// gather connects n sockets of the host that it is called on to it.
+func (c *crowd) gather(n int) error {
+	listener, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(listener)
+	addr := &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}
+	if err := errors.Join(unix.Bind(listener, addr), unix.Listen(listener, 16)); err != nil {
+		return err
+	}
+	bound, err := unix.Getsockname(listener)
+	if err != nil {
+		return err
+	}
+	for i := range n {
+		client, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			return fmt.Errorf("socket %d: %w", i, err)
+		}
+		c.clients = append(c.clients, client)
+		if err := unix.Connect(client, bound); err != nil {
+			return fmt.Errorf("connection %d: %w", i, err)
+		}
+		server, _, err := unix.Accept4(listener, unix.SOCK_CLOEXEC)
+		if err != nil {
+			return fmt.Errorf("connection %d: %w", i, err)
+		}
+		c.servers = append(c.servers, server)
+	}
+	return nil
+}
+
+// talk has each connection carry its number one way and back.
+func (c *crowd) talk() error {
+	for i := range c.clients {
+		for _, way := range [][2]int{{c.clients[i], c.servers[i]}, {c.servers[i], c.clients[i]}} {
+			if _, err := unix.Write(way[0], binary.BigEndian.AppendUint32(nil, uint32(i))); err != nil {
+				return fmt.Errorf("connection %d: %w", i, err)
+			}
+			number := make([]byte, 4)
+			n, err := unix.Read(way[1], number)
+			if err != nil || n != 4 || int(binary.BigEndian.Uint32(number)) != i {
+				return fmt.Errorf("connection %d: %d bytes %x, %w", i, n, number, err)
+			}
+		}
+	}
+	return nil
+}
+
+// disperse resets all connections.
+func (c *crowd) disperse() {
+	for _, fd := range append(c.clients, c.servers...) {
+		_ = unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
+		_ = unix.Close(fd)
+	}
+	c.clients, c.servers = nil, nil
+}

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/mpcc/mpcc/pkg/catalog"
+)
+
+// What a user types, reads and gets as exit codes: testdata/scripts. Each script has to leave the
+// machine as it was.
+func TestScripts(t *testing.T) { runScripts(t, "scripts") }
+
+func TestOldKernelScripts(t *testing.T) { runScripts(t, "scripts/old") }
+
+func runScripts(t *testing.T, folder string) {
+	files, err := filepath.Glob(filepath.Join(os.Getenv("MPCC_TESTDATA"), folder, "*.txtar"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("scripts in %s: %q, %v", folder, files, err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
+			untouched(t)
+			testscript.RunT(serial{t}, testscript.Params{
+				Files:               []string{file},
+				RequireExplicitExec: true,
+				Cmds: map[string]func(*testscript.TestScript, bool, []string){
+					"exits": scriptExits, "attach": scriptAttach, "default": scriptDefault, "offered": scriptOffered,
+				},
+			})
+		})
+	}
+}
+
+// serial keeps the scripts, which share the machine, from running at once, and under the test's own name.
+type serial struct{ *testing.T }
+
+func (serial) Parallel()                              {}
+func (s serial) Run(_ string, f func(t testscript.T)) { f(s) }
+func (serial) Verbose() bool                          { return testing.Verbose() }
+
+// exits CODE COMMAND… wants this exit code and, but for 0, one line of complaint by mpcc and no output.
+func scriptExits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exits CODE COMMAND [ARGUMENT...]")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	got := 0
+	err = ts.Exec(args[1], args[2:]...)
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+		got = exit.ExitCode()
+	} else if err != nil {
+		ts.Fatalf("%v", err)
+	}
+	if got != want {
+		ts.Fatalf("exit code %d, want %d", got, want)
+	}
+	complaint := ts.ReadFile("stderr")
+	if got != 0 && (!strings.HasPrefix(complaint, "mpcc: ") || strings.Count(complaint, "\n") != 1) {
+		ts.Fatalf("not one line of complaint: %q", complaint)
+	}
+}
+
+// attach NAME attaches the algorithm without mpcc's doing, until the end of the script.
+func scriptAttach(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: attach NAME")
+	}
+	entry, err := catalog.Find(args[0])
+	ts.Check(err)
+	spec, err := entry.Spec()
+	ts.Check(err)
+	for _, m := range spec.Maps {
+		m.Pinning = ebpf.PinNone
+	}
+	coll, err := ebpf.NewCollection(spec)
+	ts.Check(err)
+	ts.Defer(coll.Close)
+	l, err := link.AttachStructOps(link.StructOpsOptions{Map: coll.Maps[entry.Name]})
+	ts.Check(err)
+	ts.Defer(func() { l.Close() })
+}
+
+// default NAMESPACE CC wants this default in a namespace of ip netns, or with "-" in the machine's own.
+func scriptDefault(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: default NAMESPACE CC")
+	}
+	command := []string{"cat", "/proc/sys/net/ipv4/tcp_congestion_control"}
+	if args[0] != "-" {
+		command = append([]string{"ip", "netns", "exec", args[0]}, command...)
+	}
+	ts.Check(ts.Exec(command[0], command[1:]...))
+	if got := strings.TrimSpace(ts.ReadFile("stdout")); got != args[1] {
+		ts.Fatalf("the default of %s is %s, want %s", args[0], got, args[1])
+	}
+}
+
+// offered NAME wants the kernel to offer it; "! offered" wants it not to, at once.
+func scriptOffered(ts *testscript.TestScript, neg bool, args []string) {
+	if len(args) != 1 {
+		ts.Fatalf("usage: [!] offered NAME")
+	}
+	names, err := os.ReadFile("/proc/sys/net/ipv4/tcp_available_congestion_control")
+	ts.Check(err)
+	if slices.Contains(strings.Fields(string(names)), args[0]) == neg {
+		ts.Fatalf("offered are %s", names)
+	}
+}
+
+// untouched makes the test fail if it does not leave the machine as it was, by its own commands.
+func untouched(t *testing.T) {
+	t.Helper()
+	before := footprint(t)
+	t.Cleanup(func() {
+		var after map[string]string
+		same := eventually(10*time.Second, func() bool {
+			after = footprint(t)
+			return maps.Equal(before, after)
+		})
+		if same {
+			return
+		}
+		t.Errorf("left behind: before %v, after %v", before, after)
+		mpcc(t, "unload", "--all") // for the tests to come
+	})
+}
+
+// footprint is what traces sees and the struct_ops that the kernel has, attached or only held by sockets.
+func footprint(t *testing.T) map[string]string {
+	t.Helper()
+	found := traces(t)
+	for name, ids := range structOps(t) {
+		found["struct_ops "+name] = strings.Join(ids, " ")
+	}
+	return found
+}
+
+// structOps lists the ids of struct_ops maps by name. A map stays for as long as anything runs its
+// programs.
+func structOps(t *testing.T) map[string][]string {
+	t.Helper()
+	ids := map[string][]string{}
+	for _, object := range bpftool(t, "map") {
+		if object.Type == "struct_ops" {
+			ids[object.Name] = append(ids[object.Name], strconv.Itoa(object.ID))
+		}
+	}
+	return ids
+}
+
+type bpfObject struct {
+	ID         int
+	Type, Name string
+}
+
+func bpftool(t *testing.T, objects string) []bpfObject {
+	t.Helper()
+	out, err := exec.Command("bpftool", "--json", objects, "show").Output()
+	if err != nil {
+		t.Fatalf("bpftool %s: %v", objects, err)
+	}
+	var list []bpfObject
+	if out = bytes.TrimSpace(out); len(out) > 0 {
+		if err := json.Unmarshal(out, &list); err != nil {
+			t.Fatalf("bpftool %s: %v: %s", objects, err, out)
+		}
+	}
+	return list
+}
