@@ -57,12 +57,12 @@ static __always_inline struct mpcc_num slowness(const struct cc_sum *sum, const 
 
 MPCC_PURE __u32 cc_after_loss(const struct cc_sum *sum nonnull, const struct mpcc_path *p nonnull)
 {
-	__u64 y_q20 = num_to_fixed(slowness(sum, p), 20);
+	__u64 y_q30 = num_to_fixed(slowness(sum, p), 30);
 
-	if (y_q20 > 3 << 19)
-		y_q20 = 3 << 19;
-	/* w (1 - y / 2), y in 2^-20 */
-	return p->cwnd * ((2 << 20) - y_q20) >> 21;
+	if (y_q30 > 3 << 29)
+		y_q30 = 3 << 29;
+	/* w (1 - y / 2), y in 2^-30 */
+	return p->cwnd * ((2ULL << 30) - y_q30) >> 31;
 }
 
 static __always_inline __u32 cc_floor(const struct cc_sum *sum)
