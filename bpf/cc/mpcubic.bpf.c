@@ -50,6 +50,7 @@ struct cc_state {
 	__u32 last_ack_us; /* low bits of tcp_mstamp */
 	__u32 acked; /* segments not yet in friendly */
 	__u32 last_max; /* packets at the last loss; 0 = none, or a timeout since */
+	__u32 cwnd_at_loss; /* the same before fast convergence; 0 = none */
 };
 
 struct cc_sum {
@@ -62,34 +63,39 @@ MPCC_PURE int cc_add(struct cc_sum *sum nonnull, const struct mpcc_path *p nonnu
 	return 0;
 }
 
-static __always_inline struct mpcc_num percent(__u32 v)
-{
-	return num_div(num_of(v), num_of(100));
-}
-
 /* C, packets per cubic second */
 static __always_inline struct mpcc_num cubic_c(void)
 {
 	return num_div(num_of(2), num_of(5));
 }
 
-/* D */
-static __always_inline struct mpcc_num share_divisor(__u32 n)
+struct fraction {
+	__u32 above, below;
+};
+
+/* D, 400 n^2 / (400 n + beta (n-1)^2) with beta in percent. */
+static __always_inline struct fraction share_divisor(__u32 n)
 {
 	__u32 m = n > MAX_DERIVED ? MAX_DERIVED : n;
-	/* beta (n-1)^2 / (4n) */
-	struct mpcc_num s = num_div(num_of((__u64)beta_percent * (m - 1) * (m - 1)),
-				    num_of(400 * (__u64)m));
 
-	return num_div(num_of(m), num_add(num_of(1), s));
+	return (struct fraction){ 400 * m * m, 400 * m + beta_percent * (m - 1) * (m - 1) };
 }
 
-/* What of the window is left after a loss. */
-static __always_inline struct mpcc_num left_after_loss(__u32 n)
+/* What of the window is left after a loss: 1 - D beta, at least nothing. */
+static __always_inline struct fraction left_after_loss(__u32 n)
 {
+	struct fraction d = share_divisor(n);
+	__u32 lost = d.above / 100 * beta_percent;
+
 	if (n < 2 || mode == MODE_LITERAL)
-		return percent(100 - CUBIC_BETA_PERCENT);
-	return num_sub(num_of(1), num_mul(share_divisor(n), percent(beta_percent)));
+		return (struct fraction){ 100 - CUBIC_BETA_PERCENT, 100 };
+	return (struct fraction){ d.below > lost ? d.below - lost : 0, d.below };
+}
+
+/* x times the fraction */
+static __always_inline struct mpcc_num times(struct mpcc_num x, struct fraction f)
+{
+	return num_div(num_mul(x, num_of(f.above)), num_of(f.below));
 }
 
 /* The curve from w0 up to the plateau at w_loss, for a subflow that is at w0. */
@@ -109,12 +115,13 @@ static __always_inline struct mpcc_num window_at(const struct curve *c, __u64 t_
 	bool before = num_less(t, c->k);
 	struct mpcc_num away = before ? num_sub(c->k, t) : num_sub(t, c->k);
 	bool literal = n > 1 && mode == MODE_LITERAL;
+	struct fraction d = share_divisor(n);
 
 	if (literal)
 		factor = num_mul(factor, num_of(n));
 	cube = num_mul(factor, num_mul(away, num_mul(away, away)));
 	w = before ? num_sub(w, cube) : num_add(w, cube);
-	return literal ? num_div(w, share_divisor(n)) : w;
+	return literal ? times(w, (struct fraction){ d.below, d.above }) : w;
 }
 
 /* The increase per segment that makes up for what the window lacks of the target, over one RTT. */
@@ -136,7 +143,7 @@ static __always_inline struct curve given_curve(const struct cc_sum *sum, const 
 	struct mpcc_num w0 = w_loss;
 
 	if (p->last_max.m)
-		w0 = num_mul(w_loss, left_after_loss(sum->n));
+		w0 = times(w_loss, left_after_loss(sum->n));
 	return curve_of(w_loss, w0);
 }
 
@@ -150,7 +157,9 @@ MPCC_PURE int cc_step(struct mpcc_step *step nonnull, const struct cc_sum *sum n
 
 MPCC_PURE __u32 cc_after_loss(const struct cc_sum *sum nonnull, const struct mpcc_path *p nonnull)
 {
-	return num_to_fixed(num_mul(num_of(p->cwnd), left_after_loss(sum->n)), 0);
+	struct fraction left = left_after_loss(sum->n);
+
+	return (__u64)p->cwnd * left.above / left.below;
 }
 
 static __always_inline __u32 cc_floor(const struct cc_sum *sum)
@@ -173,7 +182,7 @@ static __always_inline void cc_private(struct mpcc_path *p, const struct tcp_soc
 				       const struct cc_state *state, const struct cc_state *own)
 {
 	p->last_max = num_of(state->last_max);
-	if (state->epoch_us)
+	if (state->epoch_us && state->epoch_us < tp->tcp_mstamp)
 		p->epoch_us = tp->tcp_mstamp - state->epoch_us;
 }
 #define cc_private cc_private
@@ -200,7 +209,7 @@ static __always_inline void track_reno(struct cc_state *state, const struct tcp_
 {
 	struct mpcc_num a = num_div(num_of(9), num_of(17));
 
-	if (!num_less(state->friendly, num_of(state->last_max)))
+	if (!num_less(state->friendly, num_of(state->cwnd_at_loss)))
 		a = num_of(1);
 	state->friendly = num_add(state->friendly,
 				  num_div(num_mul(a, num_of(state->acked)), num_of(tp->snd_cwnd)));
@@ -283,6 +292,7 @@ __u32 BPF_PROG(mpcubic_ssthresh, struct sock *sk)
 	state->epoch_us = 0;
 	/* Fast convergence: a loss below the last one's window means that others want a share. */
 	state->last_max = cwnd < state->last_max ? (cwnd + after) / 2 : cwnd;
+	state->cwnd_at_loss = cwnd;
 	return after < FLOOR ? FLOOR : after;
 }
 
