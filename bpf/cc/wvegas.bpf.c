@@ -29,7 +29,7 @@
 
 struct cc_state {
 	struct mpcc_flow flow;
-	__u64 rtt_sum_us; /* of this RTT's samples */
+	__u64 rtt_sum_us8; /* of this RTT's samples */
 	__u32 samples;
 	__u32 round_end; /* snd_nxt when this RTT began */
 	__u32 base_rtt_us; /* since the last idle restart; 0 = unset */
@@ -49,8 +49,11 @@ static __always_inline void cc_private(struct mpcc_path *p, const struct tcp_soc
 	p->base_rtt_us = state->base_rtt_us;
 	p->alpha = state->alpha;
 	p->queue_us = state->queue_us;
-	if (state == own && state->samples)
-		p->srtt_us8 = (state->rtt_sum_us << 3) / state->samples;
+	if (state == own && state->samples) {
+		__u64 mean_us8 = state->rtt_sum_us8 / state->samples;
+
+		p->srtt_us8 = mean_us8 < ~0U ? mean_us8 : ~0U;
+	}
 }
 #define cc_private cc_private
 
@@ -127,7 +130,9 @@ MPCC_PURE int run_round(struct wvegas_round *r nonnull, const struct cc_sum *sum
 		if (diff >= alpha) {
 			struct mpcc_num share = num_div(path_rate(p), sum->rate);
 
-			alpha = num_to_fixed(num_mul(share, num_of(TOTAL_ALPHA)), 0);
+			/* The share comes out up to 2^-28 low, which must not cost a whole packet. */
+			share = num_mul(share, num_of(TOTAL_ALPHA));
+			alpha = (num_to_fixed(share, 25) + 1) >> 25;
 			if (alpha < MIN_ALPHA)
 				alpha = MIN_ALPHA;
 		}
@@ -135,7 +140,7 @@ MPCC_PURE int run_round(struct wvegas_round *r nonnull, const struct cc_sum *sum
 			w--;
 			if (w < ssthresh)
 				ssthresh = w;
-		} else if (diff < alpha) {
+		} else if (diff < alpha && w < ~0U) {
 			w++;
 		}
 		queue_now_us = (rtt - base) >> 3;
@@ -174,7 +179,7 @@ static __always_inline void cc_window(struct mpcc_setting *s, const struct cc_su
 static __always_inline void start_round(struct cc_state *state, const struct tcp_sock *tp)
 {
 	state->round_end = tp->snd_nxt;
-	state->rtt_sum_us = 0;
+	state->rtt_sum_us8 = 0;
 	state->samples = 0;
 }
 
@@ -186,8 +191,8 @@ static __always_inline void start_over(struct cc_state *state, const struct tcp_
 	state->off = 0;
 }
 
-/* Not inlined: the view needs a stack of its own. */
-static __noinline int end_round(struct sock *sk)
+/* False if the subflow does not count: then Reno. Not inlined: the view needs a stack of its own. */
+static __noinline bool end_round(struct sock *sk)
 {
 	struct cc_state *state = state_of(sk);
 	struct tcp_sock *tp = tcp_sk(sk);
@@ -195,6 +200,8 @@ static __noinline int end_round(struct sock *sk)
 	struct mpcc_view v;
 
 	view_of(&v, tp, state);
+	if (!v.coupled)
+		return false;
 	r.setting.window = v.self.cwnd;
 	r.setting.ssthresh = v.self.ssthresh;
 	r.alpha = state->alpha;
@@ -207,7 +214,7 @@ static __noinline int end_round(struct sock *sk)
 	if (r.setting.window < tp->snd_cwnd || is_cwnd_limited(tp))
 		tp->snd_cwnd = r.setting.window;
 	tp->snd_ssthresh = r.setting.ssthresh;
-	return 0;
+	return true;
 }
 
 static __always_inline void run_reno(struct tcp_sock *tp, struct cc_state *state, __u32 acked)
@@ -232,7 +239,6 @@ void BPF_PROG(wvegas_cong_avoid, struct sock *sk, __u32 ack, __u32 acked)
 {
 	struct cc_state *state = state_of(sk);
 	struct tcp_sock *tp = tcp_sk(sk);
-	bool enough = state->samples >= MIN_SAMPLES;
 
 	refresh_if_due(sk, state);
 	if (!state->alpha)
@@ -242,13 +248,13 @@ void BPF_PROG(wvegas_cong_avoid, struct sock *sk, __u32 ack, __u32 acked)
 		return;
 	}
 	if ((__s32)(ack - state->round_end) > 0) {
-		if (enough)
-			end_round(sk);
-		else
-			run_reno(tp, state, acked);
+		bool ruled = state->samples >= MIN_SAMPLES && end_round(sk);
+
 		start_round(state, tp);
-		if (!enough)
+		if (!ruled) {
+			run_reno(tp, state, acked);
 			return;
+		}
 	}
 	if (in_slow_start(tp) && is_cwnd_limited(tp))
 		tcp_slow_start(tp, acked);
@@ -265,7 +271,7 @@ void BPF_PROG(wvegas_pkts_acked, struct sock *sk, const struct ack_sample *sampl
 		return;
 	if (!state->base_rtt_us || rtt_us < state->base_rtt_us)
 		state->base_rtt_us = rtt_us;
-	state->rtt_sum_us += rtt_us;
+	state->rtt_sum_us8 += (__u64)rtt_us << 3;
 	state->samples++;
 }
 
