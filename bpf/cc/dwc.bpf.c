@@ -55,10 +55,13 @@ static __always_inline bool shows_congestion(const struct mpcc_path *p, const st
 	__u64 base_us8 = (__u64)k->flow.base_rtt_us << 3;
 	__u64 peak_us8 = k->peak_us8;
 	__u64 near_us8 = r->lost_rtt_us8;
+	/* The clocks of two sockets are read at different times: k's loss may seem to come later. */
+	__u64 apart_us = k->lost_at_us < r->lost_at_us ? r->lost_at_us - k->lost_at_us :
+							 k->lost_at_us - r->lost_at_us;
 
 	if (near_us8 < p->srtt_us8)
 		near_us8 = p->srtt_us8;
-	if (k->lost_at_us && (r->lost_at_us - k->lost_at_us) << 3 <= near_us8)
+	if (k->lost_at_us && apart_us <= near_us8 >> 3)
 		return true;
 	if (peak_us8 < k->peak_before_us8)
 		peak_us8 = k->peak_before_us8;
@@ -68,7 +71,7 @@ static __always_inline bool shows_congestion(const struct mpcc_path *p, const st
 static __always_inline void cc_private(struct mpcc_path *p, const struct tcp_sock *tp,
 				       const struct cc_state *state, const struct cc_state *own)
 {
-	p->group = apart_of(own, p->subflow_id % SIBLINGS) > APART;
+	p->group = state != own && apart_of(own, p->subflow_id % SIBLINGS) > APART;
 	p->congested = shows_congestion(p, state, own);
 }
 #define cc_private cc_private

@@ -81,24 +81,30 @@ static __always_inline void path_of_sibling(struct mpcc_path *p, const struct tc
 }
 
 /* Not one that a path can have. */
-#define MPCC_ANY_GROUP 256
+#define MPCC_ANY_GROUP (1ULL << 32)
 
-/* Takes a subflow into the sums if it counts among the (backups) or the others, and is of the group. */
+/* 1 if a subflow counts among the (backups) or the others; it goes into the sums if it is of the group. */
 MPCC_PURE __u32 take(struct cc_sum *sum nonnull, const struct mpcc_path *p nonnull, __u32 backups,
-		     __u32 group)
+		     __u64 group)
 {
 	if (!path_usable(p) || p->backup != backups)
 		return 0;
-	if (group != MPCC_ANY_GROUP && p->group != group)
-		return 0;
-	cc_add(sum, p);
+	if (group == MPCC_ANY_GROUP || group == p->group)
+		cc_add(sum, p);
 	return 1;
 }
 
-/* Takes the siblings; true if the connection has more subflows than were looked at. */
-static __always_inline bool take_siblings(struct cc_sum *sum, const struct tcp_sock *self,
+struct mpcc_view {
+	struct mpcc_path self;
+	struct cc_sum sum;
+	__u32 counting; /* the connection's subflows that count, of whatever group */
+	__u32 coupled; /* the own subflow is one of them */
+	__u32 left_out; /* the connection has more subflows than a decision looks at */
+};
+
+static __always_inline void take_siblings(struct mpcc_view *v, const struct tcp_sock *self,
 					  const struct cc_state *state,
-					  const struct mptcp_sock *conn, __u32 backups, __u32 group)
+					  const struct mptcp_sock *conn, __u32 backups, __u64 group)
 {
 	const struct list_head *head = &conn->conn_list;
 	const struct list_head *node = head->next;
@@ -108,7 +114,7 @@ static __always_inline bool take_siblings(struct cc_sum *sum, const struct tcp_s
 		struct mpcc_path p = {};
 
 		if (!node || node == head)
-			return false;
+			return;
 		ctx = bpf_rdonly_cast((const char *)node -
 					      mpcc_offset(struct mptcp_subflow_context, node),
 				      mpcc_type_id(struct mptcp_subflow_context));
@@ -116,21 +122,14 @@ static __always_inline bool take_siblings(struct cc_sum *sum, const struct tcp_s
 		if ((void *)ctx == self->inet_conn.icsk_ulp_data)
 			continue;
 		path_of_sibling(&p, self, state, ctx);
-		take(sum, &p, backups, group);
+		v->counting += take(&v->sum, &p, backups, group);
 	}
-	return node && node != head;
+	v->left_out = node && node != head;
 }
-
-struct mpcc_view {
-	struct mpcc_path self;
-	struct cc_sum sum;
-	__u32 coupled; /* the own subflow is one of those summed */
-	__u32 left_out; /* the connection has more subflows than a decision looks at */
-};
 
 /* The view of a subflow on its own group, which is 0, or on all. */
 static __always_inline void view_of_group(struct mpcc_view *v, const struct tcp_sock *tp,
-					  const struct cc_state *state, __u32 group)
+					  const struct cc_state *state, __u64 group)
 {
 	const struct mptcp_subflow_context *own = subflow_of(tp);
 	const struct mptcp_sock *conn = connection_of(own);
@@ -141,14 +140,14 @@ static __always_inline void view_of_group(struct mpcc_view *v, const struct tcp_
 		path_of_subflow(&v->self, own);
 	cc_private(&v->self, tp, state, state);
 
-	v->coupled = take(&v->sum, &v->self, false, group);
+	v->counting = v->coupled = take(&v->sum, &v->self, false, group);
 	if (conn)
-		v->left_out = take_siblings(&v->sum, tp, state, conn, false, group);
-	if (v->sum.n)
+		take_siblings(v, tp, state, conn, false, group);
+	if (v->counting)
 		return;
-	v->coupled = take(&v->sum, &v->self, true, group);
+	v->counting = v->coupled = take(&v->sum, &v->self, true, group);
 	if (conn)
-		take_siblings(&v->sum, tp, state, conn, true, group);
+		take_siblings(v, tp, state, conn, true, group);
 }
 
 static __always_inline void view_of(struct mpcc_view *v, const struct tcp_sock *tp,

@@ -28,10 +28,10 @@ struct mpcc_eval eval;
 /* The view of one subflow on the others; not inlined, for the verifier's sake. */
 static __noinline void eval_view(struct mpcc_view *v, const struct mpcc_path *self)
 {
-	for (__u32 backups = 0; backups < 2 && !v->sum.n; backups++) {
+	for (__u32 backups = 0; backups < 2 && !v->counting; backups++) {
 		for (__u32 i = 0; i < MPCC_MAX_SUBFLOWS; i++)
 			if (i < eval.count)
-				take(&v->sum, &eval.paths[i], backups, self->group);
+				v->counting += take(&v->sum, &eval.paths[i], backups, self->group);
 		v->coupled = path_usable(self) && self->backup == backups;
 	}
 }
