@@ -39,7 +39,7 @@ struct cc_sum {
 	__u32 n;
 	__u32 slowest_us8; /* D_max */
 	__u32 fastest_us8; /* D_min */
-	__u32 fastest_cwnd; /* w_min, of the fastest */
+	__u32 fastest_cwnd; /* w_min, of the fastest; of several, the largest */
 	struct linked_sum linked;
 };
 
@@ -56,7 +56,8 @@ MPCC_PURE int cc_add(struct cc_sum *sum nonnull, const struct mpcc_path *p nonnu
 {
 	if (p->srtt_us8 > sum->slowest_us8)
 		sum->slowest_us8 = p->srtt_us8;
-	if (!sum->n || p->srtt_us8 < sum->fastest_us8) {
+	if (!sum->n || p->srtt_us8 < sum->fastest_us8 ||
+	    (p->srtt_us8 == sum->fastest_us8 && p->cwnd > sum->fastest_cwnd)) {
 		sum->fastest_us8 = p->srtt_us8;
 		sum->fastest_cwnd = p->cwnd;
 	}

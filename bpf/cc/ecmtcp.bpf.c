@@ -4,7 +4,8 @@
  * 16(2), 2012). Reconstruction: the letter's formula could not be read.
  *
  *   per acknowledged segment   w_r += min(alpha / W s_r, 1 / w_r)
- *   s_r                        price_h / price_r, kept to [1/8, 8]; h has the largest rate w / rtt
+ *   s_r                        price_h / price_r, kept to [1/8, 8]; h has the largest rate w / rtt (of
+ *                              several, the one with most losses, then the dearest)
  *   price_r                    p_r e_r
  *   per loss event             w_r /= 2
  *
@@ -40,11 +41,19 @@ struct cc_sum {
 	__u32 lossless; /* subflows that have had nothing acknowledged */
 };
 
+/* Bytes. A sibling may meet its next loss between the two readings: then none. */
+static __always_inline __u64 since_loss(const struct tcp_sock *tp, const struct cc_state *state)
+{
+	__u64 acked = tp->bytes_acked, at_loss = state->acked_at_loss;
+
+	return acked > at_loss ? acked - at_loss : 0;
+}
+
 static __always_inline void cc_private(struct mpcc_path *p, const struct tcp_sock *tp,
 				       const struct cc_state *state, const struct cc_state *own)
 {
 	p->bytes_between_losses = state->between_losses;
-	p->bytes_since_loss = tp->bytes_acked - state->acked_at_loss;
+	p->bytes_since_loss = since_loss(tp, state);
 	p->price_pj = state->flow.price_pj;
 }
 #define cc_private cc_private
@@ -55,11 +64,22 @@ static __always_inline __u64 loss_interval(const struct mpcc_path *p)
 							       p->bytes_between_losses;
 }
 
+/* Whether p is path h rather than the one taken for it so far. */
+static __always_inline bool is_fastest(const struct cc_sum *sum, const struct mpcc_path *p,
+				       struct mpcc_num rate)
+{
+	if (!num_equal(rate, sum->fastest))
+		return num_less(sum->fastest, rate);
+	if (loss_interval(p) != sum->fastest_interval)
+		return loss_interval(p) < sum->fastest_interval;
+	return p->price_pj > sum->fastest_price_pj;
+}
+
 MPCC_PURE int cc_add(struct cc_sum *sum nonnull, const struct mpcc_path *p nonnull)
 {
 	struct mpcc_num rate = path_rate(p);
 
-	if (!sum->n || num_less(sum->fastest, rate)) {
+	if (!sum->n || is_fastest(sum, p, rate)) {
 		sum->fastest = rate;
 		sum->fastest_interval = loss_interval(p);
 		sum->fastest_price_pj = p->price_pj;
@@ -118,14 +138,15 @@ MPCC_PURE int cc_coupling(struct mpcc_coupling *c nonnull, const struct cc_sum *
 /* A second timeout for the same data is not another loss. */
 static __always_inline void cc_on_loss(struct cc_state *state, const struct tcp_sock *tp)
 {
-	__u64 since = tp->bytes_acked - state->acked_at_loss;
+	__u64 since = since_loss(tp, state);
 
 	if (!since || tp->inet_conn.icsk_backoff)
 		return;
 	if (!state->between_losses)
 		state->between_losses = since;
 	else
-		state->between_losses += since / 8 - state->between_losses / 8;
+		state->between_losses = state->between_losses - state->between_losses / 8 +
+					since / 8;
 	state->acked_at_loss = tp->bytes_acked;
 }
 #define cc_on_loss cc_on_loss
