@@ -52,11 +52,15 @@ define bpf2go
 endef
 
 .PHONY: generate
-generate: ## Compile the BPF programs and their Go bindings into bpf/obj and test/bench
+generate: ## Compile the BPF programs and their Go bindings; write the tables
+	go run ./bpf/gen | clang-format-19 >bpf/include/mpcc/logistic.h
 	$(call bpf2go,bpf/obj,test/bench)
+	go run ./docs/gen >docs/algorithms.md
 
 .PHONY: check-generated
 check-generated: ## Fail if a generated file is not what its sources give
+	@diff bpf/include/mpcc/logistic.h <(go run ./bpf/gen | clang-format-19)
+	@diff docs/algorithms.md <(go run ./docs/gen)
 	$(call bpf2go,.cache/obj,.cache/bench)
 	@for folder in bpf/obj test/bench; do \
 		diff <(cd $$folder && sha256sum *_bpfel.*) <(cd .cache/$${folder#*/} && sha256sum *_bpfel.*) || \

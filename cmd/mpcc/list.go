@@ -20,6 +20,9 @@ type listed struct {
 	Source         string           `json:"source"`
 	Rule           string           `json:"rule"`
 	Coupling       string           `json:"coupling"`
+	State          string           `json:"state"`
+	Good           string           `json:"good_for"`
+	Bad            string           `json:"bad_idea_for"`
 	Reconstruction string           `json:"reconstruction,omitempty"`
 	Tunables       []loader.Tunable `json:"tunables"`
 	Loaded         *bool            `json:"loaded"` // null where the user may not see it
@@ -61,6 +64,7 @@ func catalogue() ([]listed, error) {
 		}
 		l := listed{
 			Name: e.ID(), Title: e.Title, Source: e.Source, Rule: e.Rule, Coupling: e.Coupling,
+			State: e.State, Good: e.Good, Bad: e.Bad,
 			Reconstruction: e.Reconstruction, Tunables: tunables,
 		}
 		if forbidden == nil {
@@ -95,8 +99,9 @@ func printVerbose(w io.Writer, all []listed) {
 			fmt.Fprintln(w)
 		}
 		fmt.Fprintf(w, "%s  %s\n  source    %s\n  rule      %s\n  coupling  %s\n", l.Name, l.Title, l.Source, l.Rule, l.Coupling)
+		fmt.Fprintf(w, "  good for  %s\n  bad for   %s\n", l.Good, l.Bad)
 		if l.Reconstruction != "" {
-			fmt.Fprintf(w, "  reconstruction: %s\n", l.Reconstruction)
+			fmt.Fprintf(w, "  reconstruction, ours is: %s\n", l.Reconstruction)
 		}
 		for _, t := range l.Tunables {
 			fmt.Fprintf(w, "  --set %s=%s  (%s) %s\n", t.Name, t.Default, t.Range(), t.Meaning)

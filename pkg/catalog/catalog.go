@@ -60,7 +60,7 @@ var Entries = []Entry{
 		Source:         "Tao, Yan, CDD-MPTCP, sections 2.1 and 2.2, Algorithm 1",
 		Rule:           "LIA; every 0.5 s on the slowest path: w /= theta above theta_max, w = (w/theta + w)/2 above theta_0",
 		Coupling:       "theta",
-		Reconstruction: "delays are RTTs; beta, theta_0 and the stop without a queue are ours",
+		Reconstruction: "RTTs for one-way delays, beta, theta_0, and the stop without a queue",
 		State:          "theta, time of the next cut",
 		Good:           "small receive buffers over paths whose queues differ",
 		Bad:            "large receive buffers: it gives up rate on the slow path for nothing",

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command gen prints docs/algorithms.md from the catalog, the tunables in the objects and the figures of
+// the last benchmark that was kept (docs/bench.json, of make bench).
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"log"
+	"os"
+	"strings"
+
+	"github.com/mpcc/mpcc/loader"
+	"github.com/mpcc/mpcc/pkg/catalog"
+)
+
+const benchFile = "docs/bench.json"
+
+// The benchmark's main condition (test/bench).
+const condition = "queues: frames of 1500 bytes, congestion avoidance"
+
+type bench struct {
+	Kernel string `json:"kernel"`
+	Cost   []struct {
+		Condition string `json:"condition"`
+		Subflows  int    `json:"subflows"`
+		Control   string `json:"control"`
+		NS        spread `json:"ns_per_ack"`
+		Ratio     spread `json:"of_bpf_cubic"`
+	} `json:"cost"`
+}
+
+type spread struct {
+	Median float64 `json:"median"`
+}
+
+func main() {
+	log.SetFlags(0)
+	raw, err := os.ReadFile(benchFile)
+	if err != nil {
+		log.Fatal(err)
+	}
+	var b bench
+	if err := json.Unmarshal(raw, &b); err != nil {
+		log.Fatalf("%s: %v", benchFile, err)
+	}
+	fmt.Print(`<!-- Written by docs/gen from pkg/catalog; do not edit. -->
+# The congestion controls
+
+w is a subflow's window in packets, rtt its smoothed RTT, x = w/rtt, W the sum of the windows, n the number of
+subflows that count. All start, recover and time out as RFC 5681 has it, and run Reno (mpcubic: CUBIC) where
+a connection has one subflow. The header of each file in [bpf/cc](../bpf/cc) tells the rule in full, with
+every deviation and its reason.
+
+| name | source | per acknowledged segment, per loss | keeps per subflow | good for | a bad idea for |
+|---|---|---|---|---|---|
+`)
+	for _, e := range catalog.Entries {
+		fmt.Printf("| `%s` %s | %s | %s | %s | %s | %s |\n", e.Name, e.Title, e.Source, cell(e.Rule), e.State, e.Good, e.Bad)
+	}
+	fmt.Print("\n## Faithful or reconstructed\n\n| name | |\n|---|---|\n")
+	for _, e := range catalog.Entries {
+		what := "faithful to its source, as far as the file's header does not say otherwise"
+		if e.Reconstruction != "" {
+			what = "in part a reconstruction; ours: " + e.Reconstruction
+		}
+		fmt.Printf("| `%s` | %s |\n", e.Name, cell(what))
+	}
+	fmt.Print("\n## Tunables\n\n`mpcc load NAME --set tunable=value`.\n\n| name | tunable | default | values | meaning |\n|---|---|---|---|---|\n")
+	for _, e := range catalog.Entries {
+		tunables, err := loader.Tunables(e)
+		if err != nil {
+			log.Fatalf("%s: %v", e.Name, err)
+		}
+		for _, t := range tunables {
+			fmt.Printf("| `%s` | `%s` | %s | %s | %s |\n", e.Name, t.Name, t.Default, cell(t.Range()), t.Meaning)
+		}
+	}
+	fmt.Printf(`
+## Cost
+
+Nanoseconds per ACK in all callbacks, telemetry and the kernel's own accounting of the time included, at 2 and 8
+subflows with frames of 1500 bytes in congestion avoidance; and the ratio to a BPF port of CUBIC in the
+same run. Times are of one machine (Linux %s) and vary; the ratio is what to compare. make bench
+measures yours.
+
+| name | 2 subflows | ratio | 8 subflows | ratio |
+|---|---|---|---|---|
+`, b.Kernel)
+	for _, e := range catalog.Entries {
+		fmt.Printf("| `%s` |%s |%s |\n", e.Name, b.cost(e.Name, 2), b.cost(e.Name, 8))
+	}
+}
+
+func (b bench) cost(name string, subflows int) string {
+	for _, c := range b.Cost {
+		if c.Condition == condition && c.Control == name && c.Subflows == subflows {
+			return fmt.Sprintf(" %.0f ns | %.2f", c.NS.Median, c.Ratio.Median)
+		}
+	}
+	return " – | –"
+}
+
+// cell keeps a bar from ending a table's cell.
+func cell(text string) string { return strings.ReplaceAll(text, "|", `\|`) }
