@@ -3,6 +3,7 @@
 package loader_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -82,15 +83,27 @@ func run(t *testing.T, ev *loader.Evaluator, subflows []reference.Subflow) []loa
 	return got
 }
 
-// expected is what the reference decides, and the size of each increase's terms before they cancel.
-func expected(decisions []reference.Decision) (want reference.Expect, terms []float64) {
+// terms are the sizes of what increases and couplings are the sums of, before it cancels. Errors are
+// relative to them.
+type terms struct{ increase, coupling []float64 }
+
+// results takes the numbers for the terms: nothing cancels.
+func results(want reference.Expect) terms {
+	return terms{magnitudes(want.Increase), magnitudes(want.Coupling)}
+}
+
+// expected is what the reference decides.
+func expected(decisions []reference.Decision) (want reference.Expect, of terms) {
 	for _, d := range decisions {
 		want.Increase = append(want.Increase, d.Up-d.Down)
 		want.AfterLoss = append(want.AfterLoss, d.AfterLoss)
 		want.Coupling = append(want.Coupling, d.Coupling)
-		terms = append(terms, d.Up+d.Down)
+		want.Window = append(want.Window, d.Window)
+		want.Ssthresh = append(want.Ssthresh, d.Ssthresh)
+		of.increase = append(of.increase, cmp.Or(d.IncreaseTerms, d.Up+d.Down))
+		of.coupling = append(of.coupling, cmp.Or(d.CouplingTerms, math.Abs(d.Coupling)))
 	}
-	return want, terms
+	return want, of
 }
 
 func magnitudes(list []float64) []float64 {
@@ -101,9 +114,9 @@ func magnitudes(list []float64) []float64 {
 	return sizes
 }
 
-// compare gives the largest relative error, and an error where it is above the precision or a window
-// after loss is another. Errors of increases are relative to the given terms.
-func compare(got []loader.Decision, want reference.Expect, terms []float64, precision float64) (worst float64, err error) {
+// compare gives the largest relative error, and an error where it is above the precision or a whole
+// number is another.
+func compare(got []loader.Decision, want reference.Expect, of terms, precision float64) (worst float64, err error) {
 	check := func(key string, want, sizes []float64) {
 		for i, w := range want {
 			off := math.Abs(got[i][key] - w)
@@ -118,8 +131,10 @@ func compare(got []loader.Decision, want reference.Expect, terms []float64, prec
 		}
 	}
 	check("after_loss", want.AfterLoss, nil)
-	check("coupling", want.Coupling, magnitudes(want.Coupling))
-	check("increase", want.Increase, terms)
+	check("window", want.Window, nil)
+	check("ssthresh", want.Ssthresh, nil)
+	check("coupling", want.Coupling, of.coupling)
+	check("increase", want.Increase, of.increase)
 	return worst, err
 }
 
@@ -186,11 +201,16 @@ func TestEveryTunableIsTested(t *testing.T) {
 func TestPublishedVectors(t *testing.T) {
 	for _, e := range congestionControls() {
 		a := algorithm(t, e.Name)
+		evaluators := map[string]*loader.Evaluator{}
 		for _, c := range vectors(t, publishedVectors, e.Name) {
+			set := title("", c.Set)
+			if evaluators[set] == nil {
+				evaluators[set] = evaluator(t, e, c.Set)
+			}
 			t.Run(e.Name+"/"+c.Name, func(t *testing.T) {
-				got := run(t, evaluator(t, e, c.Set), c.Subflows)
-				precision := max(a.Precision, printed)
-				if _, err := compare(got, c.Expect, magnitudes(c.Expect.Increase), precision); err != nil {
+				got := run(t, evaluators[set], c.Subflows)
+				_, of := expected(a.Decide(c.Subflows, c.Set))
+				if _, err := compare(got, c.Expect, of, max(a.Precision, printed)); err != nil {
 					t.Error(err)
 				}
 			})
@@ -208,9 +228,10 @@ func TestReferenceOnPublishedVectors(t *testing.T) {
 			for i := range got {
 				got[i] = loader.Decision{
 					"increase": want.Increase[i], "after_loss": want.AfterLoss[i], "coupling": want.Coupling[i],
+					"window": want.Window[i], "ssthresh": want.Ssthresh[i],
 				}
 			}
-			if _, err := compare(got, c.Expect, magnitudes(c.Expect.Increase), printed); err != nil {
+			if _, err := compare(got, c.Expect, results(c.Expect), printed); err != nil {
 				t.Errorf("%s/%s: %v", name, c.Name, err)
 			}
 		}
@@ -229,8 +250,8 @@ func TestDerivedVectors(t *testing.T) {
 				if evaluators[set] == nil {
 					evaluators[set] = evaluator(t, e, c.Set)
 				}
-				_, terms := expected(a.Decide(c.Subflows, c.Set))
-				off, err := compare(run(t, evaluators[set], c.Subflows), c.Expect, terms, a.Precision)
+				_, of := expected(a.Decide(c.Subflows, c.Set))
+				off, err := compare(run(t, evaluators[set], c.Subflows), c.Expect, of, a.Precision)
 				if err != nil {
 					t.Errorf("%s: %v", title(c.Name, c.Set), err)
 				}
@@ -277,11 +298,11 @@ func onRandomConnections(t *testing.T, e catalog.Entry, set reference.Tunables, 
 	ev := evaluator(t, e, set)
 	worst, edges := 0.0, 0
 	for range connections {
-		subflows := reference.Random(r)
+		subflows := a.Random(r)
 		decisions := a.Decide(subflows, set)
-		want, terms := expected(decisions)
+		want, of := expected(decisions)
 		got := run(t, ev, subflows)
-		off, err := compare(got, want, terms, a.Precision)
+		off, err := compare(got, want, of, a.Precision)
 		if err != nil && onEdge(a, subflows, set, got) {
 			edges++
 			continue
@@ -309,8 +330,8 @@ func onEdge(a reference.Algorithm, subflows []reference.Subflow, set reference.T
 		for _, nudge := range []float64{1 - 1e-8, 1 + 1e-8} {
 			near := slices.Clone(subflows)
 			near[i].SRTT *= nudge
-			want, terms := expected(a.Decide(near, set))
-			if _, err := compare(got, want, terms, a.Precision); err == nil {
+			want, of := expected(a.Decide(near, set))
+			if _, err := compare(got, want, of, a.Precision); err == nil {
 				return true
 			}
 		}
@@ -331,6 +352,22 @@ func TestWrongRuleIsSeen(t *testing.T) {
 		{publishedVectors, "olia", "lia", nil},
 		{publishedVectors, "dts", "olia", nil},
 		{publishedVectors, "lia", "dts", nil},
+		{publishedVectors, "balia", "lia", nil},
+		{derivedVectors, "balia", "balia", reference.Tunables{"min_cwnd": "2"}},
+		{publishedVectors, "ewtcp", "ewtcp", reference.Tunables{"weight": "fair"}},
+		{publishedVectors, "coupled", "coupled", reference.Tunables{"variant": "a"}},
+		{publishedVectors, "dwc", "lia", nil},
+		{publishedVectors, "ecmtcp", "ecmtcp", reference.Tunables{"ratio": "literal"}},
+		{publishedVectors, "ecmtcp", "emreno", nil},
+		{publishedVectors, "emreno", "lia", nil},
+		{derivedVectors, "dtsx", "dts", nil},
+		{derivedVectors, "dtsx", "dtsx", reference.Tunables{"q_target_us": "5001"}},
+		{publishedVectors, "cdd", "lia", nil},
+		{publishedVectors, "cdd", "cdd", reference.Tunables{"rule": "text"}},
+		{derivedVectors, "cdd", "cdd", reference.Tunables{"theta_0_percent": "151"}},
+		{publishedVectors, "wvegas", "lia", nil},
+		{publishedVectors, "mpcubic", "mpcubic", reference.Tunables{"mode": "literal"}},
+		{publishedVectors, "mpcubic", "mpcubic", reference.Tunables{"beta_percent": "21"}},
 	} {
 		e, err := catalog.Find("cc/" + wrong.run)
 		if err != nil {
@@ -342,7 +379,7 @@ func TestWrongRuleIsSeen(t *testing.T) {
 			if c.Set != nil {
 				continue
 			}
-			_, err := compare(run(t, ev, c.Subflows), c.Expect, magnitudes(c.Expect.Increase), 1e-3)
+			_, err := compare(run(t, ev, c.Subflows), c.Expect, results(c.Expect), 1e-3)
 			if err != nil {
 				seen++
 			}
@@ -354,8 +391,11 @@ func TestWrongRuleIsSeen(t *testing.T) {
 }
 
 func TestCompareSeesSmallDifferences(t *testing.T) {
-	right := loader.Decision{"increase": -0.001, "after_loss": 10, "coupling": -0.5}
-	want := reference.Expect{Increase: []float64{-0.001}, AfterLoss: []float64{10}, Coupling: []float64{-0.5}}
+	right := loader.Decision{"increase": -0.001, "after_loss": 10, "coupling": -0.5, "window": 20, "ssthresh": 15}
+	want := reference.Expect{
+		Increase: []float64{-0.001}, AfterLoss: []float64{10}, Coupling: []float64{-0.5},
+		Window: []float64{20}, Ssthresh: []float64{15},
+	}
 	off := func(key string, value float64) loader.Decision {
 		d := maps.Clone(right)
 		d[key] = value
@@ -371,10 +411,12 @@ func TestCompareSeesSmallDifferences(t *testing.T) {
 		{off("increase", 0.001), false},
 		{off("increase", math.NaN()), false},
 		{off("after_loss", 11), false},
+		{off("window", 21), false},
+		{off("ssthresh", 14), false},
 		{off("coupling", 0.5), false},
 		{off("coupling", 0), false},
 	} {
-		_, err := compare([]loader.Decision{c.got}, want, []float64{0.001}, 1e-3)
+		_, err := compare([]loader.Decision{c.got}, want, results(want), 1e-3)
 		if (err == nil) != c.pass {
 			t.Errorf("%v: %v", c.got, err)
 		}

@@ -18,7 +18,7 @@ const (
 
 // Random draws a connection from the whole valid range, windows, RTTs and bytes evenly over their orders
 // of magnitude. Every tenth subflow or so does not count, or ties with another one.
-func Random(r *rand.Rand) []Subflow {
+func (a Algorithm) Random(r *rand.Rand) []Subflow {
 	subflows := make([]Subflow, 1+r.IntN(MaxSubflows))
 	for i := range subflows {
 		s := Subflow{
@@ -49,6 +49,9 @@ func Random(r *rand.Rand) []Subflow {
 		for i := range subflows {
 			subflows[i].Backup = 1
 		}
+	}
+	if a.Draw != nil {
+		a.Draw(r, subflows)
 	}
 	return subflows
 }

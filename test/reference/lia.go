@@ -8,19 +8,24 @@ func init() {
 }
 
 func lia(paths []Subflow, _ Tunables) []Decision {
+	total := sum(paths, func(p Subflow) float64 { return p.Cwnd })
+	linked := linkedIncrease(paths)
+	decisions := make([]Decision, len(paths))
+	for i, p := range paths {
+		decisions[i] = Decision{
+			Up:        min(linked, 1/p.Cwnd),
+			AfterLoss: halved(p.Cwnd, 2),
+			Coupling:  linked * total,
+		}
+	}
+	return decisions
+}
+
+// linkedIncrease is alpha/W.
+func linkedIncrease(paths []Subflow) float64 {
 	best := 0.0
 	for _, p := range paths {
 		best = max(best, p.Cwnd/square(p.SRTT))
 	}
-	total := sum(paths, func(p Subflow) float64 { return p.Cwnd })
-	alpha := total * best / square(sum(paths, Subflow.rate))
-	decisions := make([]Decision, len(paths))
-	for i, p := range paths {
-		decisions[i] = Decision{
-			Up:        min(alpha/total, 1/p.Cwnd),
-			AfterLoss: halved(p.Cwnd, 2),
-			Coupling:  alpha,
-		}
-	}
-	return decisions
+	return best / square(sum(paths, Subflow.rate))
 }

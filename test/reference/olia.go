@@ -19,7 +19,7 @@ func olia(paths []Subflow, set Tunables) []Decision {
 	n := float64(len(paths))
 	widest := argmax(paths, func(p Subflow) *big.Rat { return exact(p.Cwnd) })
 	best := argmax(paths, func(p Subflow) *big.Rat {
-		l, rtt := exact(max(p.BytesBetweenLosses, p.BytesSinceLoss)), exact(p.SRTT)
+		l, rtt := exact(p.interval()), exact(p.SRTT)
 		if set["metric"] == "square" {
 			l.Mul(l, l)
 		} else {

@@ -16,6 +16,7 @@ import (
 	"maps"
 	"math"
 	"math/big"
+	"math/rand/v2"
 	"slices"
 	"strconv"
 )
@@ -28,7 +29,15 @@ type Subflow struct {
 	BaseRTT            float64 `json:"base_rtt_us,omitempty"` // 0 = unset
 	BytesBetweenLosses float64 `json:"bytes_between_losses,omitempty"`
 	BytesSinceLoss     float64 `json:"bytes_since_loss,omitempty"`
-	Backup             float64 `json:"backup,omitempty"` // 0 or 1, as the next two
+	PricePJ            float64 `json:"price_pj,omitempty"` // per bit; 0 = no energy profile
+	Group              float64 `json:"group,omitempty"`
+	PeerWindow         float64 `json:"peer_window,omitempty"` // packets
+	Theta              float64 `json:"theta,omitempty"`       // 0 = none
+	Alpha              float64 `json:"alpha,omitempty"`       // packets
+	QueueUS            float64 `json:"queue_us,omitempty"`    // 0 = unset
+	EpochUS            float64 `json:"epoch_us,omitempty"`
+	LastMax            float64 `json:"last_max,omitempty"` // packets; 0 = none
+	Backup             float64 `json:"backup,omitempty"`   // 0 or 1, as the next two
 	Stale              float64 `json:"stale,omitempty"`
 	Closing            float64 `json:"closing,omitempty"`
 }
@@ -36,12 +45,24 @@ type Subflow struct {
 // rate is x_r = w_r / rtt_r in packets per microsecond.
 func (s Subflow) rate() float64 { return s.Cwnd / s.SRTT }
 
+// exactRate is rate, to compare by.
+func exactRate(s Subflow) *big.Rat { return new(big.Rat).Quo(exact(s.Cwnd), exact(s.SRTT)) }
+
+// interval is l_r: bytes since the last loss or between the last two, whichever is more.
+func (s Subflow) interval() float64 { return max(s.BytesBetweenLosses, s.BytesSinceLoss) }
+
 // Decision is what an algorithm decides for one subflow.
 type Decision struct {
 	Up, Down  float64 // one acknowledged segment adds Up - Down packets
 	AfterLoss float64 // packets
+	Window    float64 // packets; what the algorithm sets by itself
+	Ssthresh  float64 // packets; with that window
 	Coupling  float64 // the algorithm's own quantity; 0 where the subflow does not count
 	Counts    bool    // false: runs Reno on its own
+
+	// The sizes of the terms that cancel in Up - Down and in Coupling, which errors are relative to.
+	// 0: Up + Down, and Coupling itself.
+	IncreaseTerms, CouplingTerms float64
 }
 
 // Tunables are what load --set sets. An absent one has its default.
@@ -65,8 +86,20 @@ type Algorithm struct {
 	Precision float64
 	// Sets are the tunables to test with, besides the defaults. Each tunable is in one of them.
 	Sets []Tunables
+	// SetsWindow: the rule gives Window and Ssthresh. The others leave both as they are.
+	SetsWindow bool
+	// Draw, where it is not nil, adds to random subflows what only this algorithm reads.
+	Draw func(r *rand.Rand, subflows []Subflow)
+	// Corners are the edges of its own rule.
+	Corners []Corner
 	// Rule decides for the subflows that count.
 	Rule func(paths []Subflow, set Tunables) []Decision
+}
+
+// Corner is a connection at an edge of the valid range or of a rule.
+type Corner struct {
+	Name     string
+	Subflows []Subflow
 }
 
 var algorithms = map[string]Algorithm{}
@@ -100,12 +133,15 @@ func (a Algorithm) Decide(subflows []Subflow, set Tunables) []Decision {
 	}
 	decisions := make([]Decision, len(subflows))
 	for i, s := range subflows {
+		d := Decision{Up: 1 / s.Cwnd, AfterLoss: halved(s.Cwnd, 2)}
 		if counts[i] {
-			decisions[i], coupled = coupled[0], coupled[1:]
-			decisions[i].Counts = true
-			continue
+			d, coupled = coupled[0], coupled[1:]
+			d.Counts = true
 		}
-		decisions[i] = Decision{Up: 1 / s.Cwnd, AfterLoss: halved(s.Cwnd, 2)}
+		if !d.Counts || !a.SetsWindow {
+			d.Window, d.Ssthresh = s.Cwnd, s.Ssthresh
+		}
+		decisions[i] = d
 	}
 	return decisions
 }
@@ -143,6 +179,12 @@ func sum(paths []Subflow, of func(Subflow) float64) float64 {
 
 func square(x float64) float64 { return x * x }
 
+// floor is exact, where a product of floats may round up to the next whole number.
+func floor(x *big.Rat) float64 {
+	whole, _ := new(big.Float).SetInt(new(big.Int).Div(x.Num(), x.Denom())).Float64()
+	return whole
+}
+
 func exact(x float64) *big.Rat { return new(big.Rat).SetFloat64(x) }
 
 // argmax marks those with the largest value.
@@ -161,6 +203,9 @@ func argmax(paths []Subflow, of func(Subflow) *big.Rat) []bool {
 	}
 	return marks
 }
+
+// first is the position of the first mark.
+func first(marks []bool) int { return slices.Index(marks, true) }
 
 func count(marks []bool) float64 {
 	n := 0.0

@@ -29,6 +29,8 @@ type Expect struct {
 	Increase  []float64 `json:"increase,omitempty"`
 	AfterLoss []float64 `json:"after_loss,omitempty"`
 	Coupling  []float64 `json:"coupling,omitempty"`
+	Window    []float64 `json:"window,omitempty"`
+	Ssthresh  []float64 `json:"ssthresh,omitempty"`
 }
 
 // ReadVectors reads a vector file.
@@ -56,7 +58,8 @@ func ReadVectors(path string) (Vectors, error) {
 
 func (c Case) check() error {
 	given := 0
-	for _, list := range [][]float64{c.Expect.Increase, c.Expect.AfterLoss, c.Expect.Coupling} {
+	e := c.Expect
+	for _, list := range [][]float64{e.Increase, e.AfterLoss, e.Coupling, e.Window, e.Ssthresh} {
 		if list != nil && len(list) != len(c.Subflows) {
 			return fmt.Errorf("%d subflows, %d expected values", len(c.Subflows), len(list))
 		}

@@ -49,20 +49,24 @@ func vectors(name string) ([]byte, error) {
 			c.Expect.Increase = append(c.Expect.Increase, rounded(d.Up-d.Down))
 			c.Expect.AfterLoss = append(c.Expect.AfterLoss, d.AfterLoss)
 			c.Expect.Coupling = append(c.Expect.Coupling, rounded(d.Coupling))
+			if a.SetsWindow {
+				c.Expect.Window = append(c.Expect.Window, d.Window)
+				c.Expect.Ssthresh = append(c.Expect.Ssthresh, d.Ssthresh)
+			}
 		}
 		text, err := format(c)
 		cases = append(cases, text)
 		return err
 	}
 	for _, set := range append([]reference.Tunables{nil}, a.Sets...) {
-		for _, c := range corners() {
-			if err := add(c.name, c.subflows, set); err != nil {
+		for _, c := range append(corners(), a.Corners...) {
+			if err := add(c.Name, c.Subflows, set); err != nil {
 				return nil, err
 			}
 		}
 		r := rand.New(rand.NewPCG(1, 2))
 		for i := range drawn {
-			if err := add(fmt.Sprintf("drawn %d", i+1), reference.Random(r), set); err != nil {
+			if err := add(fmt.Sprintf("drawn %d", i+1), a.Random(r), set); err != nil {
 				return nil, err
 			}
 		}

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reference
+
+import (
+	"math"
+	"math/rand/v2"
+)
+
+// Zhao, Liu, Wang, equations (6)-(9): increase eps (w/RTT^2) / (sum w/RTT)^2 - w kappa u, eps as in DTS;
+// kappa u = k1 e/min(e) where all subflows have an energy profile, and k2 more where the queue takes longer
+// than q_target. A single subflow is Reno.
+func init() {
+	register("dtsx", Algorithm{
+		Precision: 2e-4, // of the table of eps
+		Sets: []Tunables{
+			{"k1_ppm": "0"},
+			{"k2_ppm": "100000"},
+			{"q_target_us": "0"},
+			{"min_cwnd": "2"},
+			{"k1_ppm": "100000", "k2_ppm": "0", "q_target_us": "10000000"},
+		},
+		Draw: func(r *rand.Rand, subflows []Subflow) {
+			drawPrices(r, subflows)
+			for i, s := range subflows {
+				if r.IntN(4) == 0 {
+					subflows[i].BaseRTT = math.Ceil(s.SRTT)
+					subflows[i].SRTT = subflows[i].BaseRTT + 5000 + float64(r.IntN(9)-4)/8
+				}
+			}
+		},
+		Corners: append(priceCorners(),
+			Corner{"queues at q_target and an eighth of a microsecond to either side", []Subflow{
+				{Cwnd: 40, SRTT: 50_000, BaseRTT: 45_000},
+				{Cwnd: 40, SRTT: 50_000.125, BaseRTT: 45_000},
+				{Cwnd: 40, SRTT: 49_999.875, BaseRTT: 45_000},
+			}},
+			Corner{"any queue at all", []Subflow{
+				{Cwnd: 40, SRTT: 50_000, BaseRTT: 50_000}, {Cwnd: 40, SRTT: 50_000.125, BaseRTT: 50_000},
+			}},
+			Corner{"a long queue, base RTT unset", []Subflow{
+				{Cwnd: 40, SRTT: 10_050_000, BaseRTT: 0}, {Cwnd: 40, SRTT: 10_050_000, BaseRTT: 49_999},
+			}}),
+		Rule: dtsx,
+	})
+}
+
+func dtsx(paths []Subflow, set Tunables) []Decision {
+	x := sum(paths, Subflow.rate)
+	decisions := make([]Decision, len(paths))
+	for i, p := range paths {
+		share := p.rate() / p.SRTT / square(x)
+		d := Decision{Up: share, AfterLoss: halved(p.Cwnd, soloFloor(len(paths), set))}
+		if len(paths) > 1 {
+			d.Coupling = pathPrice(paths, p, set)
+			d.Up = epsilon(p) * share
+			d.Down = p.Cwnd * d.Coupling
+		}
+		decisions[i] = d
+	}
+	return decisions
+}
+
+// pathPrice is kappa u.
+func pathPrice(paths []Subflow, p Subflow, set Tunables) float64 {
+	ppm := 0.0
+	if priced(paths) {
+		ppm = set.number("k1_ppm", 1000) * p.PricePJ / cheapest(paths)
+	}
+	if p.BaseRTT > 0 && p.SRTT-p.BaseRTT > set.number("q_target_us", 5000) {
+		ppm += set.number("k2_ppm", 1000)
+	}
+	return ppm / 1e6
+}
