@@ -6,12 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/mpcc/mpcc/loader"
+	"github.com/mpcc/mpcc/pkg/catalog"
 	"github.com/mpcc/mpcc/pkg/telemetry"
 )
 
@@ -19,7 +21,16 @@ type status struct {
 	Kernel   string           `json:"kernel"`
 	Loaded   []string         `json:"loaded"`
 	Defaults []loader.Default `json:"defaults"`
+	// Unpriced are interfaces without an energy profile that live subflows of priced algorithms use.
+	Unpriced []unpriced `json:"unpriced"`
 	telemetry.Snapshot
+}
+
+type unpriced struct {
+	CC        string `json:"cc"`
+	Netns     uint64 `json:"netns"`
+	NetnsName string `json:"netns_name,omitempty"`
+	Interface string `json:"interface"`
 }
 
 func newStatusCommand() *cobra.Command {
@@ -46,7 +57,7 @@ live subflow as of its last refresh (at most once per RTT), and totals that outl
 }
 
 func readStatus() (status, error) {
-	s := status{Kernel: loader.Release(), Loaded: []string{}}
+	s := status{Kernel: loader.Release(), Loaded: []string{}, Unpriced: []unpriced{}}
 	loaded, err := loader.Loaded()
 	if err != nil {
 		return s, err
@@ -63,7 +74,32 @@ func readStatus() (status, error) {
 	}
 	defer source.Close()
 	s.Snapshot, err = source.Read()
+	s.Unpriced = append(s.Unpriced, findUnpriced(s.Subflows)...)
 	return s, err
+}
+
+// findUnpriced names each interface once for each algorithm that would want its price.
+func findUnpriced(subflows []telemetry.Subflow) []unpriced {
+	var found []unpriced
+	for _, f := range subflows {
+		u := unpriced{f.CC, f.Netns, f.NetnsName, f.Interface}
+		if f.Priced || slices.Contains(found, u) {
+			continue
+		}
+		if e, err := catalog.Find("cc/" + f.CC); err == nil && e.Priced {
+			found = append(found, u)
+		}
+	}
+	return found
+}
+
+func (u unpriced) String() string {
+	where, option := "", ""
+	if u.NetnsName != "" {
+		where, option = " in netns "+u.NetnsName, " --netns "+u.NetnsName
+	}
+	return fmt.Sprintf("%s: no energy profile for %s%s: its connections run unpriced; mpcc energy set %s PROFILE%s gives one",
+		u.CC, u.Interface, where, u.Interface, option)
 }
 
 func (s status) print(w io.Writer) error {
@@ -94,6 +130,9 @@ func (s status) print(w io.Writer) error {
 		}
 	}
 	err := t.Flush()
+	for _, u := range s.Unpriced {
+		fmt.Fprintln(w, u)
+	}
 	if s.Lost != (telemetry.Lost{}) {
 		fmt.Fprintf(w, "not recorded: %d subflows, %d refreshes of totals, %d refreshes of connections with more than 8 subflows\n",
 			s.Lost.Subflows, s.Lost.Totals, s.Lost.Siblings)

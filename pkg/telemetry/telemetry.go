@@ -51,6 +51,7 @@ type Subflow struct {
 	Losses        uint32         `json:"loss_events"`
 	Coupling      float64        `json:"coupling"`      // the algorithm's own quantity; mpcc list -v names it
 	Energy        *float64       `json:"energy_joules"` // modelled; null without a profile for the interface
+	Priced        bool           `json:"priced"`        // the interface has a profile now
 	Age           Seconds        `json:"age_seconds"`
 	Updated       Seconds        `json:"updated_seconds_ago"`
 }
@@ -170,7 +171,7 @@ func subflowOf(id uint64, s *obj.MapsMpccSubflow, names map[uint64]string, now t
 		CC: loader.CString(s.Cc[:]), Netns: uint64(s.Netns), NetnsName: names[uint64(s.Netns)],
 		Interface: loader.CString(s.Ifname[:]), Ifindex: s.Ifindex,
 		Local: address(s.Family, s.Local, s.LocalPort), Remote: address(s.Family, s.Remote, s.RemotePort),
-		Backup: s.Backup != 0, Cwnd: s.Cwnd, MSS: s.Mss,
+		Backup: s.Backup != 0, Priced: s.Priced != 0, Cwnd: s.Cwnd, MSS: s.Mss,
 		SRTT:         Micros(time.Duration(s.SrttUs8) * time.Microsecond / 8),
 		BaseRTT:      Micros(time.Duration(s.BaseRttUs) * time.Microsecond),
 		DeliveryRate: s.DeliveryRate, BytesSent: s.BytesSent, BytesAcked: s.BytesAcked,
