@@ -10,11 +10,9 @@
  * Deviations: none in the rule. y_r is a real number, taken at the time of the loss; the reference
  * code rounds it to an integer and uses an older one. No 1/w cap: the rule never exceeds 1/w.
  */
+#include "mpcc/low_floor.h"
 #include "mpcc/path.h"
 #include "mpcc/state.h"
-#include "mpcc/tunable.h"
-
-TUNABLE(min_cwnd, 1, "1..2 packets; smallest window beside other subflows");
 
 struct cc_state {
 	struct mpcc_flow flow;
@@ -64,11 +62,7 @@ MPCC_PURE __u32 cc_after_loss(const struct cc_sum *sum nonnull, const struct mpc
 	/* w (1 - y / 2), y in 2^-30 */
 	return p->cwnd * ((2ULL << 30) - y_q30) >> 31;
 }
-
-static __always_inline __u32 cc_floor(const struct cc_sum *sum)
-{
-	return sum->n > 1 ? min_cwnd : 2;
-}
+#define cc_after_loss cc_after_loss
 
 /* y_r */
 MPCC_PURE int cc_coupling(struct mpcc_coupling *c nonnull, const struct cc_sum *sum nonnull,

@@ -12,13 +12,13 @@
  * is the one of the NSDI paper and empties a subflow in one loss when it holds half the total or less.
  * Round-trip times are ignored, as the rule assumes them equal.
  */
+#include "mpcc/low_floor.h"
 #include "mpcc/path.h"
 #include "mpcc/state.h"
 #include "mpcc/tunable.h"
 
 enum { VARIANT_A, VARIANT_B };
 TUNABLE(variant, VARIANT_B, "a|b; 1/W and -W/2, or w/W^2 and -w/2");
-TUNABLE(min_cwnd, 1, "1..2 packets; smallest window beside other subflows");
 
 struct cc_state {
 	struct mpcc_flow flow;
@@ -58,11 +58,7 @@ MPCC_PURE __u32 cc_after_loss(const struct cc_sum *sum nonnull, const struct mpc
 		return p->cwnd / 2;
 	return twice > sum->cwnd ? (twice - sum->cwnd) / 2 : 0;
 }
-
-static __always_inline __u32 cc_floor(const struct cc_sum *sum)
-{
-	return sum->n > 1 ? min_cwnd : 2;
-}
+#define cc_after_loss cc_after_loss
 
 /* w_r / W */
 MPCC_PURE int cc_coupling(struct mpcc_coupling *c nonnull, const struct cc_sum *sum nonnull,

@@ -20,13 +20,13 @@
  * minimum instead (net.ipv4.tcp_min_rtt_wlen, in seconds).
  */
 #include "mpcc/epsilon.h"
+#include "mpcc/low_floor.h"
 #include "mpcc/state.h"
 #include "mpcc/tunable.h"
 
 enum { BASE_LIFETIME, BASE_WINDOW };
 TUNABLE(base_rtt, BASE_LIFETIME, "lifetime|window; how long the smallest RTT is remembered");
 TUNABLE(cap, 0, "off|on; never grow faster than 1/w, as LIA does");
-TUNABLE(min_cwnd, 1, "1..2 packets; smallest window beside other subflows");
 
 struct cc_state {
 	struct mpcc_flow flow;
@@ -68,16 +68,6 @@ MPCC_PURE int cc_step(struct mpcc_step *step nonnull, const struct cc_sum *sum n
 		step->up = num_min(step->up, num_inverse(p->cwnd));
 	step->down = num_zero();
 	return 0;
-}
-
-MPCC_PURE __u32 cc_after_loss(const struct cc_sum *sum nonnull, const struct mpcc_path *p nonnull)
-{
-	return p->cwnd / 2;
-}
-
-static __always_inline __u32 cc_floor(const struct cc_sum *sum)
-{
-	return sum->n > 1 ? min_cwnd : 2;
 }
 
 /* eps_r */

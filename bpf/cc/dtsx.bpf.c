@@ -16,6 +16,7 @@
  * the order of the loss rate. With one subflow there is nowhere to shift to: Reno.
  */
 #include "mpcc/epsilon.h"
+#include "mpcc/low_floor.h"
 #include "mpcc/state.h"
 #include "mpcc/tunable.h"
 
@@ -24,7 +25,6 @@ TUNABLE(k1_ppm, 1000,
 TUNABLE(k2_ppm, 1000,
 	"0..100000 ppm; price of a queue above q_target, per packet of window and ACK");
 TUNABLE(q_target_us, 5000, "0..10000000 us; queueing delay that costs nothing");
-TUNABLE(min_cwnd, 1, "1..2 packets; smallest window beside other subflows");
 
 struct cc_state {
 	struct mpcc_flow flow;
@@ -83,16 +83,6 @@ MPCC_PURE int cc_step(struct mpcc_step *step nonnull, const struct cc_sum *sum n
 		step->down = num_mul(price(sum, p), num_of(p->cwnd));
 	}
 	return 0;
-}
-
-MPCC_PURE __u32 cc_after_loss(const struct cc_sum *sum nonnull, const struct mpcc_path *p nonnull)
-{
-	return p->cwnd / 2;
-}
-
-static __always_inline __u32 cc_floor(const struct cc_sum *sum)
-{
-	return sum->n > 1 ? min_cwnd : 2;
 }
 
 /* kappa u_r */

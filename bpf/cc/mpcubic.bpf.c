@@ -161,11 +161,7 @@ MPCC_PURE __u32 cc_after_loss(const struct cc_sum *sum nonnull, const struct mpc
 
 	return (__u64)p->cwnd * left.above / left.below;
 }
-
-static __always_inline __u32 cc_floor(const struct cc_sum *sum)
-{
-	return FLOOR;
-}
+#define cc_after_loss cc_after_loss
 
 /* W(t) */
 MPCC_PURE int cc_coupling(struct mpcc_coupling *c nonnull, const struct cc_sum *sum nonnull,

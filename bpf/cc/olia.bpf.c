@@ -15,13 +15,13 @@
  * metric=square. A sibling under another congestion control counts in the sums and in M, but has no l
  * and so never is best.
  */
+#include "mpcc/low_floor.h"
 #include "mpcc/path.h"
 #include "mpcc/state.h"
 #include "mpcc/tunable.h"
 
 enum { METRIC_RATE, METRIC_SQUARE };
 TUNABLE(metric, METRIC_RATE, "rate|square; best paths by l/rtt^2 or by l^2/rtt");
-TUNABLE(min_cwnd, 1, "1..2 packets; smallest window beside other subflows");
 
 struct cc_state {
 	struct mpcc_flow flow;
@@ -126,16 +126,6 @@ MPCC_PURE int cc_step(struct mpcc_step *step nonnull, const struct cc_sum *sum n
 	else
 		step->down = shift;
 	return 0;
-}
-
-MPCC_PURE __u32 cc_after_loss(const struct cc_sum *sum nonnull, const struct mpcc_path *p nonnull)
-{
-	return p->cwnd / 2;
-}
-
-static __always_inline __u32 cc_floor(const struct cc_sum *sum)
-{
-	return sum->n > 1 ? min_cwnd : 2;
 }
 
 /* alpha_r */

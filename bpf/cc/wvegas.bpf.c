@@ -73,16 +73,6 @@ MPCC_PURE int cc_step(struct mpcc_step *step nonnull, const struct cc_sum *sum n
 	return 0;
 }
 
-MPCC_PURE __u32 cc_after_loss(const struct cc_sum *sum nonnull, const struct mpcc_path *p nonnull)
-{
-	return p->cwnd / 2;
-}
-
-static __always_inline __u32 cc_floor(const struct cc_sum *sum)
-{
-	return MIN_CWND;
-}
-
 /* weight_r */
 MPCC_PURE int cc_coupling(struct mpcc_coupling *c nonnull, const struct cc_sum *sum nonnull,
 			  const struct mpcc_path *p nonnull)

@@ -56,17 +56,23 @@ void BPF_PROG(mpcc_cong_avoid, struct sock *sk, __u32 ack, __u32 acked)
 	apply_step(tp, &state->flow, state->flow.step_q40, acked, state->flow.floor);
 }
 
+/* Not inlined: its stack and cc_on_loss()'s would not fit on top of each other. */
+static __noinline __u32 window_after_loss(struct sock *sk)
+{
+	struct mpcc_view v;
+
+	view_of(&v, tcp_sk(sk), state_of(sk));
+	return decide_after_loss(&v);
+}
+
 SEC("struct_ops")
 __u32 BPF_PROG(mpcc_ssthresh, struct sock *sk)
 {
 	struct cc_state *state = state_of(sk);
-	struct tcp_sock *tp = tcp_sk(sk);
-	struct mpcc_view v;
 
 	flow_loss(&state->flow);
-	cc_on_loss(state, tp);
-	view_of(&v, tp, state);
-	return decide_after_loss(&v);
+	cc_on_loss(state, tcp_sk(sk));
+	return window_after_loss(sk);
 }
 
 SEC("struct_ops")

@@ -2,12 +2,12 @@
 /*
  * A decision on a view: by the algorithm's rule, or Reno's for a subflow that does not count (no RTT
  * sample yet, or a backup beside usable ones). Include after what coupling.h asks for, and
- *   cc_step(step, sum, path)        what one acknowledged segment adds in congestion avoidance
- *   cc_after_loss(sum, path)        the window after a loss event, before the floor
- *   cc_floor(sum)                   the smallest window, in packets
+ *   cc_step(step, sum, path)          what one acknowledged segment adds in congestion avoidance
  *   cc_coupling(coupling, sum, path)  the algorithm's own quantity, shown by `mpcc status`
- * and, where it sets the window once per RTT or period, with "#define cc_window cc_window",
- *   cc_window(setting, sum, path)   that window
+ * and, where it differs, with "#define cc_after_loss cc_after_loss" and so on,
+ *   cc_after_loss(sum, path)          the window after a loss event, before the floor: half
+ *   cc_floor(sum)                     the smallest window: 2 packets
+ *   cc_window(setting, sum, path)     the window it sets by itself, once per RTT or period: none
  */
 #ifndef MPCC_DECIDE_H
 #define MPCC_DECIDE_H
@@ -16,6 +16,12 @@
 
 #define MPCC_RENO_FLOOR 2
 
+#ifndef cc_after_loss
+#define cc_after_loss(sum, path) ((path)->cwnd / 2)
+#endif
+#ifndef cc_floor
+#define cc_floor(sum) MPCC_RENO_FLOOR
+#endif
 #ifndef cc_window
 #define cc_window(setting, sum, path)
 #endif

@@ -157,19 +157,19 @@ static __always_inline struct mpcc_num num_sub(struct mpcc_num a, struct mpcc_nu
 static __always_inline struct mpcc_num num_cbrt(struct mpcc_num x)
 {
 	/* Exponents biased so that they are positive: BPF divides without sign. */
-	const __u32 bias = 3 << 20;
+	const __s32 bias = 3 << 20;
 	__u32 e = x.e + bias;
 	__u32 shift = 29 + (e - 29) % 3;
-	__u64 v = (__u64)x.m << shift, root = 0;
+	__s64 v = (__u64)x.m << shift, root = 0;
 
 	for (int bit = 20; bit >= 0; bit--) {
-		__u64 t = root | 1ULL << bit;
+		__s64 t = root | 1LL << bit;
 
-		root |= (~(v - t * t * t) >> 63) << bit;
+		root |= (__u64) ~(v - t * t * t) >> 63 << bit;
 	}
 	if (!x.m)
 		return num_zero();
-	return num_scale(num_of(root), (__s32)((e - shift) / 3) - (__s32)(bias / 3));
+	return num_scale(num_of(root), (__s32)((e - shift) / 3) - bias / 3);
 }
 
 /* 1 / v for an integer. */
