@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/mpcc/mpcc/pkg/mptcp"
+	"github.com/mpcc/mpcc/pkg/netlab"
+)
+
+// Two paths, one of which loses more:
+//
+//	        ┌── 40 ms, 0.2 % lost ──┐
+//	client ─┤                       ├─ server
+//	        └── 40 ms, 1.0 % lost ──┘
+//
+// Coupled grows by w/W^2 per ACK and loses p·w/2, W = sqrt(2/0.002) = 32: the
+// lossier path shrinks, whatever its window, to the floor of one packet, and
+// needs 32^2 ACKs without a loss to leave it: 1/33 of the packets, or less, as
+// a lost single packet costs a timeout. LIA's windows go by 1/p: 27 to 5, a
+// sixth of the packets.
+func TestCoupledLeavesTheLossierPath(t *testing.T) {
+	const (
+		settle  = 10 * time.Second // a loss each 100 packets halves what slow start left, 1 s at a window of 4
+		measure = 12 * time.Second
+	)
+	load(t, "coupled", "lia")
+	type flow struct {
+		pair
+		twoPaths
+		windows [2][]uint32
+		from    [2]float64 // bytes acknowledged, by path
+		share   float64    // of the lossier path
+	}
+	flows := map[string]*flow{}
+	for _, cc := range []string{"coupled", "lia"} {
+		n := newTwoPaths(t, [2]netlab.Shape{
+			{Delay: 20 * time.Millisecond, Loss: 0.2},
+			{Delay: 20 * time.Millisecond, Loss: 1},
+		})
+		f := &flow{twoPaths: n, pair: n.connect(t, cc, "")}
+		f.stream()
+		f.join(t, 2)
+		flows[cc] = f
+	}
+	// acked also notes the windows.
+	acked := func(f *flow) (bytes [2]float64) {
+		info, err := mptcp.ReadInfo(f.pair.client)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range info.Subflows {
+			path := f.path(t, s.Local.Addr())
+			bytes[path] = float64(s.TCP.Bytes_acked)
+			f.windows[path] = append(f.windows[path], s.TCP.Snd_cwnd)
+		}
+		return bytes
+	}
+	time.Sleep(settle)
+	for _, f := range flows {
+		f.from = acked(f)
+	}
+	for start := time.Now(); time.Since(start) < measure; time.Sleep(50 * time.Millisecond) {
+		for _, f := range flows {
+			to := acked(f)
+			f.share = (to[1] - f.from[1]) / (to[0] + to[1] - f.from[0] - f.from[1])
+		}
+	}
+	window := map[string]uint32{}
+	for cc, f := range flows {
+		for _, w := range f.windows {
+			slices.Sort(w)
+		}
+		looks := len(f.windows[1])
+		window[cc] = f.windows[1][looks/2]
+		t.Logf("%s: a window of %d on the lossier path, %d on the other, %.3f of the bytes", cc,
+			window[cc], f.windows[0][looks/2], f.share)
+	}
+	coupled, lia := flows["coupled"].share, flows["lia"].share
+	if window["coupled"] > 1 {
+		t.Errorf("coupled keeps a window of %d on the lossier path", window["coupled"])
+	}
+	// Half way between 1/33 and 1/6 is 0.1; the rest is chance, in some 30 losses.
+	if coupled > 0.1 || coupled > 0.6*lia {
+		t.Errorf("coupled sends %.3f of the bytes over the lossier path, lia %.3f", coupled, lia)
+	}
+}
