@@ -79,13 +79,13 @@ static __always_inline void apply_step(struct tcp_sock *tp, struct mpcc_flow *fl
  */
 static __always_inline bool decision_stands(const struct tcp_sock *tp, const struct mpcc_flow *flow)
 {
-	return flow->decided && (__s32)(flow->decided_until_us - (__u32)tp->tcp_mstamp) > 0;
+	return flow->decided && how_far(flow->decided_until_us, (__u32)tp->tcp_mstamp) > 0;
 }
 
 static __always_inline void note_decision(const struct tcp_sock *tp, struct mpcc_flow *flow)
 {
 	flow->decided = 1;
-	flow->decided_until_us = (__u32)tp->tcp_mstamp + (tp->srtt_us >> 4);
+	flow->decided_until_us = (__u32)(tp->tcp_mstamp + (tp->srtt_us >> 4));
 }
 
 static __always_inline void track_rtt(const struct tcp_sock *tp, struct mpcc_flow *flow)
