@@ -38,7 +38,7 @@ TUNABLE(beta_percent, 20, "5..50 percent; what the connection loses at a loss ev
 
 /* C (t/n - K)^3 + origin: K seconds of stretched time to the plateau. */
 struct curve {
-	struct mpcc_num origin; /* packets; 0 = no loss yet */
+	struct mpcc_num origin; /* packets; 0 = not begun */
 	struct mpcc_num k; /* s */
 };
 
@@ -46,7 +46,7 @@ struct cc_state {
 	struct mpcc_flow flow;
 	struct curve curve;
 	struct mpcc_num friendly; /* what Reno would have by now; n = 1 only */
-	__u64 epoch_us; /* tcp_mstamp of the curve's start, moved on by pauses; 0 = not begun */
+	__u64 epoch_us; /* since the curve's start, without pauses */
 	__u32 last_ack_us; /* low bits of tcp_mstamp */
 	__u32 acked; /* segments not yet in friendly */
 	__u32 last_max; /* packets at the last loss; 0 = none, or a timeout since */
@@ -178,14 +178,19 @@ static __always_inline void cc_private(struct mpcc_path *p, const struct tcp_soc
 				       const struct cc_state *state, const struct cc_state *own)
 {
 	p->last_max = num_of(state->last_max);
-	if (state->epoch_us && state->epoch_us < tp->tcp_mstamp)
-		p->epoch_us = tp->tcp_mstamp - state->epoch_us;
+	p->epoch_us = state->epoch_us;
 }
 #define cc_private cc_private
 
 #include "mpcc/decide.h"
 #include "mpcc/eval.h"
 #include "mpcc/life.h"
+
+static __always_inline void end_curve(struct cc_state *state)
+{
+	state->curve.origin = num_zero();
+	state->epoch_us = 0;
+}
 
 static __always_inline void begin_curve(struct cc_state *state, const struct tcp_sock *tp)
 {
@@ -195,7 +200,6 @@ static __always_inline void begin_curve(struct cc_state *state, const struct tcp
 	if (num_less(w_loss, w0))
 		w_loss = w0;
 	state->curve = curve_of(w_loss, w0);
-	state->epoch_us = tp->tcp_mstamp;
 	state->friendly = w0;
 	state->acked = 0;
 }
@@ -228,14 +232,12 @@ static __noinline int decide(struct sock *sk)
 	struct mpcc_step step = {};
 	struct curve curve;
 	__u32 n = count_subflows(sk);
-	__u64 t_us;
 
 	track_rtt(tp, &state->flow);
-	if (!state->epoch_us)
+	if (!state->curve.origin.m)
 		begin_curve(state, tp);
 	curve = state->curve;
-	t_us = tp->tcp_mstamp - state->epoch_us + (tp->srtt_us >> 3);
-	step_to(&step, &curve, t_us, tp->snd_cwnd, n);
+	step_to(&step, &curve, state->epoch_us + (tp->srtt_us >> 3), tp->snd_cwnd, n);
 	if (n == 1) {
 		struct mpcc_num w = num_of(tp->snd_cwnd);
 
@@ -252,11 +254,11 @@ void BPF_PROG(mpcubic_cong_avoid, struct sock *sk, __u32 ack, __u32 acked)
 {
 	struct cc_state *state = state_of(sk);
 	struct tcp_sock *tp = tcp_sk(sk);
-	__u32 now = tp->tcp_mstamp, gap = now - state->last_ack_us;
+	__u32 now = (__u32)tp->tcp_mstamp, gap = (__u32)how_far(now, state->last_ack_us);
 	bool limited = is_cwnd_limited(tp);
 
 	refresh_if_due(sk, state);
-	if (state->epoch_us && (!limited || gap > PAUSE_RTTS * (tp->srtt_us >> 3)))
+	if (state->curve.origin.m && limited && gap <= PAUSE_RTTS * (tp->srtt_us >> 3))
 		state->epoch_us += gap;
 	state->last_ack_us = now;
 	if (!limited)
@@ -285,7 +287,7 @@ __u32 BPF_PROG(mpcubic_ssthresh, struct sock *sk)
 	if (!v.coupled)
 		v.sum.n = 1;
 	after = cc_after_loss(&v.sum, &v.self);
-	state->epoch_us = 0;
+	end_curve(state);
 	/* Fast convergence: a loss below the last one's window means that others want a share. */
 	state->last_max = cwnd < state->last_max ? (cwnd + after) / 2 : cwnd;
 	state->cwnd_at_loss = cwnd;
@@ -299,7 +301,7 @@ void BPF_PROG(mpcubic_set_state, struct sock *sk, __u8 new_state)
 
 	if (new_state != TCP_CA_Loss)
 		return;
-	state->epoch_us = 0;
+	end_curve(state);
 	state->last_max = 0;
 	refresh(sk);
 }
