@@ -229,6 +229,8 @@ void BPF_PROG(wvegas_cong_avoid, struct sock *sk, __u32 ack, __u32 acked)
 {
 	struct cc_state *state = state_of(sk);
 	struct tcp_sock *tp = tcp_sk(sk);
+	/* The ACK that drains a queue does not begin to fill it again. */
+	bool slow_start = in_slow_start(tp);
 
 	refresh_if_due(sk, state);
 	if (!state->alpha)
@@ -237,7 +239,7 @@ void BPF_PROG(wvegas_cong_avoid, struct sock *sk, __u32 ack, __u32 acked)
 		run_reno(tp, state, acked);
 		return;
 	}
-	if ((__s32)(ack - state->round_end) > 0) {
+	if (how_far(ack, state->round_end) > 0) {
 		bool ruled = state->samples >= MIN_SAMPLES && end_round(sk);
 
 		start_round(state, tp);
@@ -246,7 +248,7 @@ void BPF_PROG(wvegas_cong_avoid, struct sock *sk, __u32 ack, __u32 acked)
 			return;
 		}
 	}
-	if (in_slow_start(tp) && is_cwnd_limited(tp))
+	if (slow_start && in_slow_start(tp) && is_cwnd_limited(tp))
 		tcp_slow_start(tp, acked);
 }
 
