@@ -18,13 +18,6 @@ static __int128 q40(struct mpcc_num x)
 	return fixed >= 0x1p62 ? (__int128)1 << 62 : (__int128)fixed;
 }
 
-static struct mpcc_num draw_num(struct input *in)
-{
-	struct mpcc_num x = num_of(draw_number(in, 64));
-
-	return x.m ? num_scale(x, -(__s32)(draw_byte(in) % 128)) : x;
-}
-
 /* One ACK; false where it met a bound. */
 static bool check_ack(struct tcp_sock *tp, struct mpcc_flow *flow, const struct mpcc_step *step,
 		      __u32 acked, __u32 floor)

@@ -5,6 +5,7 @@
  *   numbers are normal, their exponents small
  *   an increase is within the bound of its rule; one subflow alone is Reno
  *   a loss never enlarges a window above the floor
+ *   what an algorithm sets the window to is at most a packet more, and no less than two
  *   the same input gives the same decision, whatever the order of the subflows
  *   a socket that walks its connection decides the same as `mpcc eval` on the same numbers
  */
@@ -16,23 +17,47 @@
 #define SOURCE(name) TEXT(cc/name.bpf.c)
 /* clang-format on */
 #include SOURCE(ALGORITHM)
+#include "connection.h"
 
-/* By how many packets per window a rule grows at most. What is not here is not held to it. */
-static const struct {
+/* #if IS(ALGORITHM): true for those with an IS_name. */
+#define PASTE(a, b) a##b
+#define IS(name) PASTE(IS_, name)
+#define IS_cdd 1
+
+#define ANY __builtin_inf()
+#define HALF_WINDOW -1
+
+/* How far a rule goes at most, in packets per window; 0: not at all. */
+struct bounds {
 	const char *name;
-	double most;
-} bounds[] = {
-	{ "lia", 1 },
-	{ "olia", 2 },
-	{ "dts", 2 },
+	double up, down;
+	bool not_reno; /* one subflow alone */
+	bool sets_window;
 };
 
-static double bound(void)
+static const struct bounds all_bounds[] = {
+	{ .name = "balia", .up = 1 },
+	{ .name = "cdd", .up = 1, .sets_window = true },
+	{ .name = "coupled", .up = 1 },
+	{ .name = "dts", .up = 2 },
+	{ .name = "dtsx", .up = 2, .down = ANY },
+	{ .name = "dwc", .up = 1 },
+	{ .name = "ecmtcp", .up = 1 },
+	{ .name = "emreno", .up = 1 },
+	{ .name = "ewtcp", .up = 1 },
+	{ .name = "lia", .up = 1 },
+	{ .name = "mpcubic", .up = HALF_WINDOW, .not_reno = true },
+	{ .name = "olia", .up = 2, .down = 1 },
+	{ .name = "wvegas", .not_reno = true, .sets_window = true },
+};
+
+static const struct bounds *bounds_of_algorithm(void)
 {
-	for (size_t i = 0; i < sizeof(bounds) / sizeof(*bounds); i++)
-		if (!strcmp(ALGORITHM.name, bounds[i].name))
-			return bounds[i].most;
-	return 0;
+	for (size_t i = 0; i < sizeof(all_bounds) / sizeof(*all_bounds); i++)
+		if (!strcmp(ALGORITHM.name, all_bounds[i].name))
+			return &all_bounds[i];
+	require(false, "%s has no bounds here", ALGORITHM.name);
+	return NULL;
 }
 
 static double value(struct mpcc_num x)
@@ -57,6 +82,9 @@ static void require_alike(const struct mpcc_decision *a, const struct mpcc_decis
 	require(a->coupled == b->coupled, "subflow %u: %u, %u", subflow, a->coupled, b->coupled);
 	require(a->after_loss == b->after_loss, "subflow %u: %u, %u", subflow, a->after_loss,
 		b->after_loss);
+	require(a->window == b->window, "subflow %u: %u, %u", subflow, a->window, b->window);
+	require(a->ssthresh == b->ssthresh, "subflow %u: %u, %u", subflow, a->ssthresh,
+		b->ssthresh);
 	require(close_to(value(a->increase.up), value(b->increase.up)), "subflow %u: %g, %g",
 		subflow, value(a->increase.up), value(b->increase.up));
 	require(close_to(value(a->increase.down), value(b->increase.down)), "subflow %u: %g, %g",
@@ -75,8 +103,12 @@ static void draw_paths(struct input *in)
 		struct mpcc_path *p = &eval.paths[i];
 		__u8 flags;
 
-		/* What an algorithm may have added to the struct is raw bytes. */
+		/* What is not drawn below is raw bytes. */
 		draw(in, p, sizeof(*p));
+		p->theta = draw_num(in);
+		p->last_max = draw_num(in);
+		p->epoch_us = draw_number(in, 63);
+		p->group = draw_byte(in) % 3;
 		p->bytes_between_losses = draw_number(in, 64);
 		p->bytes_since_loss = draw_number(in, 64);
 		p->cwnd = draw_number(in, 32);
@@ -92,9 +124,23 @@ static void draw_paths(struct input *in)
 	}
 }
 
+static void check_window(const struct bounds *most, const struct mpcc_path *p,
+			 const struct mpcc_decision *d, __u32 subflow)
+{
+	if (d->window == p->cwnd && d->ssthresh == p->ssthresh)
+		return;
+	require(most->sets_window && d->coupled, "subflow %u: window %u, ssthresh %u", subflow,
+		d->window, d->ssthresh);
+	require(d->window >= 2 && d->window <= p->cwnd + 1ULL, "subflow %u: cwnd %u, window %u",
+		subflow, p->cwnd, d->window);
+	require(d->ssthresh <= p->ssthresh || d->ssthresh <= d->window,
+		"subflow %u: ssthresh %u, window %u, %u after", subflow, p->ssthresh, d->window,
+		d->ssthresh);
+}
+
 static void check_decisions(void)
 {
-	double most = bound();
+	const struct bounds *most = bounds_of_algorithm();
 	__u32 coupled = 0;
 
 	for (__u32 i = 0; i < eval.count; i++)
@@ -102,12 +148,13 @@ static void check_decisions(void)
 	for (__u32 i = 0; i < eval.count; i++) {
 		const struct mpcc_path *p = &eval.paths[i];
 		const struct mpcc_decision *d = &eval.decisions[i];
-		double up = value(d->increase.up), down = value(d->increase.down);
+		double up = value(d->increase.up), down = value(d->increase.down), most_up;
 		__u32 most_after = p->cwnd > MPCC_RENO_FLOOR ? p->cwnd : MPCC_RENO_FLOOR;
 
 		require_normal(d->increase.up, i);
 		require_normal(d->increase.down, i);
 		require_normal(d->coupling.value, i);
+		check_window(most, p, d, i);
 		require(d->after_loss && d->after_loss <= most_after,
 			"subflow %u: cwnd %u, after %u", i, p->cwnd, d->after_loss);
 		if (!p->cwnd) {
@@ -115,16 +162,18 @@ static void check_decisions(void)
 				d->coupled, up, down);
 			continue;
 		}
-		if (!d->coupled || (most && coupled == 1))
+		if (!d->coupled || (!most->not_reno && coupled == 1))
 			require(close_to(up - down, 1.0 / p->cwnd),
 				"subflow %u: cwnd %u, increase %g", i, p->cwnd, up - down);
-		if (!d->coupled)
+		if (!d->coupled) {
 			require(!d->coupling.value.m, "subflow %u: %g", i,
 				value(d->coupling.value));
-		if (most)
-			require(up <= most / p->cwnd * (1 + 1e-6) &&
-					down <= most / p->cwnd * (1 + 1e-6),
-				"subflow %u: cwnd %u, up %g, down %g", i, p->cwnd, up, down);
+			continue;
+		}
+		most_up = most->up == HALF_WINDOW ? p->cwnd / 2.0 : most->up;
+		require(up <= most_up / p->cwnd * (1 + 1e-6) &&
+				down <= most->down / p->cwnd * (1 + 1e-6),
+			"subflow %u: cwnd %u, up %g, down %g", i, p->cwnd, up, down);
 	}
 }
 
@@ -144,85 +193,99 @@ static void check_order(void)
 		require_alike(&eval.decisions[i], &first.decisions[eval.count - 1 - i], i);
 }
 
-/* A connection's sockets and their subflow contexts. */
-static struct tcp_sock socks[MPCC_MAX_SUBFLOWS];
-static struct mptcp_subflow_context contexts[MPCC_MAX_SUBFLOWS];
-static struct mptcp_sock connection;
+static struct connection connection;
+static struct tcp_sock *const socks = connection.subflows;
 
-static struct cc_state *private_of(struct tcp_sock *tp)
+/* Private state of any kind; raw bytes are no number of fixed.h. */
+static void draw_state(struct input *in, struct cc_state *state)
 {
-	return (struct cc_state *)tp->inet_conn.icsk_ca_priv;
+	draw(in, state, sizeof(*state));
+#if IS(ALGORITHM)
+	state->theta = draw_num(in);
+#endif
 }
 
-/* Puts the paths into sockets, with private state of any kind, and reads the paths back from them. */
+/* Puts the paths into sockets. */
 static void draw_sockets(struct input *in)
 {
 	static const struct tcp_congestion_ops other;
-	struct list_head *last = &connection.conn_list;
 
+	join(&connection, eval.count, &ALGORITHM);
 	for (__u32 i = 0; i < eval.count; i++) {
-		struct mpcc_path *p = &eval.paths[i];
+		const struct mpcc_path *p = &eval.paths[i];
 		struct tcp_sock *tp = &socks[i];
-		struct mptcp_subflow_context *c = &contexts[i];
+		struct mptcp_subflow_context *c = &connection.contexts[i];
 		__u8 kind = draw_byte(in);
 
-		memset(tp, 0, sizeof(*tp));
-		memset(c, 0, sizeof(*c));
-		tp->is_mptcp = true;
 		tp->snd_cwnd = p->cwnd;
 		tp->snd_ssthresh = p->ssthresh;
 		tp->srtt_us = p->srtt_us8;
 		tp->bytes_acked = p->bytes_since_loss;
+		tp->tcp_mstamp = p->epoch_us;
+		tp->snd_wnd = p->peer_window;
+		tp->mss_cache = draw_number(in, 16);
 		tp->rtt_min.s[0].v = p->base_rtt_us;
-		tp->inet_conn.icsk_ulp_data = c;
-		tp->inet_conn.icsk_ca_ops = kind & 1 ? &other : &ALGORITHM;
+		if (kind & 1)
+			tp->inet_conn.icsk_ca_ops = &other;
 		tp->inet_conn.icsk_inet.sk.__sk_common.skc_state = p->closing && kind & 2 ? 0 :
 								   kind & 4 ? TCP_ESTABLISHED :
 									      TCP_CLOSE_WAIT;
-		draw(in, tp->inet_conn.icsk_ca_priv, sizeof(struct cc_state));
+		draw_state(in, private_of(tp));
 
-		c->tcp_sock = (struct sock *)tp;
-		c->conn = (struct sock *)&connection;
 		c->backup = p->backup && kind & 8;
 		c->request_bkup = p->backup && !(kind & 8);
 		c->stale = p->stale;
 		c->closing = p->closing && !(kind & 2);
-		last = last->next = &c->node;
-
-		/* A socket reads its own private state, whatever its siblings make of it. */
-		if (tp->inet_conn.icsk_ca_ops == &ALGORITHM)
-			cc_private(p, tp, private_of(tp));
-		else
-			*p = (struct mpcc_path){
-				.cwnd = p->cwnd,
-				.ssthresh = p->ssthresh,
-				.srtt_us8 = p->srtt_us8,
-				.backup = p->backup,
-				.stale = p->stale,
-				.closing = p->closing,
-			};
+		c->subflow_id = p->subflow_id;
 	}
-	last->next = &connection.conn_list;
+}
+
+/* The paths as one subflow sees them. */
+static void see_from(__u32 self)
+{
+	for (__u32 i = 0; i < eval.count; i++) {
+		struct mpcc_path *p = &eval.paths[i];
+
+		*p = (struct mpcc_path){
+			.cwnd = p->cwnd,
+			.ssthresh = p->ssthresh,
+			.srtt_us8 = socks[i].srtt_us,
+			.backup = p->backup,
+			.stale = p->stale,
+			.closing = p->closing,
+			.subflow_id = p->subflow_id,
+		};
+		if (socks[i].inet_conn.icsk_ca_ops == &ALGORITHM)
+			cc_private(p, &socks[i], private_of(&socks[i]), private_of(&socks[self]));
+	}
 }
 
 static void check_walk(struct input *in)
 {
 	draw_sockets(in);
-	memset(eval.decisions, 0, sizeof(eval.decisions));
-	eval_run();
 	for (__u32 i = 0; i < eval.count; i++) {
 		struct mpcc_decision d = {};
+		struct mpcc_setting setting;
 		struct mpcc_view v;
 
 		if (socks[i].inet_conn.icsk_ca_ops != &ALGORITHM)
 			continue;
+		see_from(i);
+		memset(eval.decisions, 0, sizeof(eval.decisions));
+		eval_run();
 		view_of(&v, &socks[i], private_of(&socks[i]));
 		require(!v.left_out, "subflow %u of %u", i, eval.count);
+		setting.window = v.self.cwnd;
+		setting.ssthresh = v.self.ssthresh;
 		decide_step(&d.increase, &v);
 		d.after_loss = decide_after_loss(&v);
 		d.coupled = v.coupled;
-		if (v.coupled)
+		if (v.coupled) {
+			cc_window(&setting, &v.sum, &v.self);
 			cc_coupling(&d.coupling, &v.sum, &v.self);
+		}
+		d.window = setting.window;
+		d.ssthresh = setting.ssthresh;
 		require_alike(&d, &eval.decisions[i], i);
 	}
 }

@@ -12,7 +12,7 @@
 #include <string.h>
 #undef NULL /* kernel.h has its own */
 
-#include "include/mpcc/compat.h"
+#include "include/mpcc/fixed.h"
 #include "include/mpcc/tunable.h"
 
 void *bpf_rdonly_cast(const void *obj, __u32 btf_id)
@@ -20,12 +20,16 @@ void *bpf_rdonly_cast(const void *obj, __u32 btf_id)
 	return (void *)obj;
 }
 
-/* The harnesses call nothing that comes here. */
+/* A packet for each, up to the threshold; what is left over. */
 __u32 tcp_slow_start(struct tcp_sock *tp, __u32 acked)
 {
-	abort();
+	__u32 room = tp->snd_ssthresh - tp->snd_cwnd, grown = acked < room ? acked : room;
+
+	tp->snd_cwnd += grown;
+	return acked - grown;
 }
 
+/* The harnesses call nothing that comes here. */
 __u32 tcp_reno_undo_cwnd(struct sock *sk)
 {
 	abort();
@@ -92,6 +96,14 @@ static inline __u64 draw_number(struct input *in, int bits)
 
 	draw(in, &number, sizeof(number));
 	return number >> (64 - bits) >> draw_byte(in) % bits;
+}
+
+/* 0, or 2^-127 .. 2^64 */
+static inline struct mpcc_num draw_num(struct input *in)
+{
+	struct mpcc_num x = num_of(draw_number(in, 64));
+
+	return x.m ? num_scale(x, -(__s32)(draw_byte(in) % 128)) : x;
 }
 
 static inline void draw_tunables(struct input *in)

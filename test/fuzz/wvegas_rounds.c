@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * wVegas over any sequence of samples, ACKs, losses and pauses: what a round is, which samples are its
+ * own, how long base and alpha last, and that the window moves at the end of a round alone. What a round
+ * decides is checked by the vectors.
+ */
+#include "native.h"
+
+#include "cc/wvegas.bpf.c"
+
+#include "connection.h"
+
+static struct connection connection;
+static struct tcp_sock *const tp = &connection.subflows[0];
+
+/* In congestion avoidance, with 1000 bytes under way. */
+static void start(__u32 subflows)
+{
+	join(&connection, subflows, &wvegas);
+	for (__u32 i = 0; i < subflows; i++)
+		connection.subflows[i].srtt_us = 50000 << 3;
+	tp->snd_cwnd = 20;
+	tp->snd_ssthresh = 10;
+	tp->snd_nxt = 1000;
+}
+
+static void sample(__s32 rtt_us)
+{
+	struct ack_sample s = { 1, rtt_us };
+
+	CALL(wvegas_pkts_acked, ARG(tp), ARG(&s));
+}
+
+/* Up to and with the byte; another 1000 are sent. */
+static void ack(__u32 byte)
+{
+	CALL(wvegas_cong_avoid, ARG(tp), byte, 1);
+	tp->snd_nxt += 1000;
+}
+
+static void set_state(__u8 state)
+{
+	CALL(wvegas_set_state, ARG(tp), state);
+}
+
+static void restart(void)
+{
+	CALL(wvegas_cwnd_event, ARG(tp), CA_EVENT_CWND_RESTART);
+}
+
+/* So many samples, and the ACK that ends their round. */
+static void round_of(int samples, __s32 rtt_us)
+{
+	for (int i = 0; i < samples; i++)
+		sample(rtt_us);
+	ack(private_of(tp)->round_end + 1);
+}
+
+static void require_window(__u32 window, __u32 alpha, __u32 queue_us)
+{
+	const struct cc_state *state = private_of(tp);
+
+	require(tp->snd_cwnd == window, "cwnd %u, want %u", tp->snd_cwnd, window);
+	require(state->alpha == alpha, "alpha %u, want %u", state->alpha, alpha);
+	require(state->queue_us == queue_us, "queue %u us, want %u", state->queue_us, queue_us);
+}
+
+static void require_reno_step(void)
+{
+	__s64 credit = private_of(tp)->flow.credit_q40, want = MPCC_Q40_ONE / tp->snd_cwnd;
+
+	require(credit > want - 1024 && credit < want + 1024, "credit %lld, want %lld", credit,
+		want);
+}
+
+int LLVMFuzzerInitialize(int *argc, char ***argv)
+{
+	start(1);
+	ack(1);
+	require_window(20, 2, 0);
+	/* The round ends after the byte that was the last when it began. */
+	for (int i = 0; i < 3; i++)
+		sample(50000);
+	ack(1000);
+	require_window(20, 2, 0);
+	ack(1001);
+	require_window(21, 2, 0);
+	/* Two samples are too few. */
+	round_of(2, 60000);
+	require_window(21, 2, 0);
+	require_reno_step();
+	/* 3 packets wait; alone, up to 10 may. */
+	round_of(3, 60000);
+	require_window(22, 10, 10000);
+	/* The queue has grown to more than twice: it is drained. */
+	round_of(3, 71000);
+	require_window(8, 10, 0);
+
+	/* What is not used up does not grow, but shrinks. */
+	tp->snd_cwnd = 20;
+	tp->is_cwnd_limited = 0;
+	round_of(3, 50000);
+	require_window(20, 10, 0);
+	tp->snd_cwnd = 40;
+	round_of(3, 75000);
+	require_window(39, 10, 25000);
+
+	/* After a loss Reno, and then all anew but base. */
+	tp->is_cwnd_limited = 1;
+	set_state(TCP_CA_Recovery);
+	round_of(3, 75000);
+	require_window(39, 10, 25000);
+	set_state(TCP_CA_Open);
+	require_window(39, 2, 0);
+	require(private_of(tp)->base_rtt_us == 50000, "base RTT %u", private_of(tp)->base_rtt_us);
+	/* After a pause base too. */
+	restart();
+	round_of(3, 90000);
+	require_window(40, 2, 0);
+
+	/* A backup beside a subflow that is none does not count: Reno. */
+	start(2);
+	connection.contexts[0].backup = 1;
+	connection.subflows[1].snd_cwnd = 20;
+	ack(1);
+	round_of(3, 50000);
+	require_window(20, 2, 0);
+	require_reno_step();
+	return 0;
+}
+
+/* The round, kept beside the algorithm's. */
+static struct {
+	__u32 end; /* the byte after which it ends */
+	__u32 samples;
+	double sum_us;
+	__u32 base_us;
+	bool off;
+} model;
+
+static void begin_round(void)
+{
+	model.end = tp->snd_nxt;
+	model.samples = 0;
+	model.sum_us = 0;
+}
+
+static void check_round(void)
+{
+	const struct cc_state *state = private_of(tp);
+	struct mpcc_path p = { .srtt_us8 = tp->srtt_us };
+	double mean_us8 = model.samples ? 8 * model.sum_us / model.samples : tp->srtt_us;
+
+	cc_private(&p, tp, state, state);
+	if (mean_us8 > ~0U)
+		mean_us8 = ~0U;
+	require(__builtin_fabs(p.srtt_us8 - mean_us8) <= 1, "mean %u, want %g", p.srtt_us8,
+		mean_us8);
+	require(p.base_rtt_us == model.base_us, "base RTT %u, want %u", p.base_rtt_us,
+		model.base_us);
+	require(p.alpha >= MIN_ALPHA && p.alpha <= TOTAL_ALPHA, "alpha %u", p.alpha);
+}
+
+static void check_ack(__u32 byte)
+{
+	bool over = how_far(byte, model.end) > 0, moves = over || model.off || in_slow_start(tp);
+	__u32 before = tp->snd_cwnd;
+
+	if (over && !model.off)
+		begin_round();
+	ack(byte);
+	require(tp->snd_cwnd == before || moves, "cwnd %u from %u in mid-round", tp->snd_cwnd,
+		before);
+	require(tp->snd_cwnd >= 2 && tp->snd_cwnd <= before + 1, "cwnd %u from %u", tp->snd_cwnd,
+		before);
+}
+
+static void draw_event(struct input *in)
+{
+	__u32 number = draw_number(in, 31);
+
+	switch (draw_byte(in) % 8) {
+	case 0:
+		check_ack(model.end - 500 + number % 1000);
+		return;
+	case 1:
+		model.off = number % 2;
+		set_state(model.off ? TCP_CA_Recovery : TCP_CA_Open);
+		if (!model.off)
+			begin_round();
+		return;
+	case 2:
+		model.off = false;
+		model.base_us = 0;
+		restart();
+		begin_round();
+		return;
+	case 3:
+		sample(-1);
+		return;
+	default:
+		sample(number);
+		if (!number)
+			return;
+		model.samples++;
+		model.sum_us += number;
+		if (!model.base_us || number < model.base_us)
+			model.base_us = number;
+	}
+}
+
+int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
+{
+	struct input in = { bytes, size };
+
+	start(1);
+	memset(&model, 0, sizeof(model));
+	begin_round();
+	ack(1);
+	while (in.size) {
+		draw_event(&in);
+		check_round();
+	}
+	return 0;
+}
