@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/mpcc/mpcc/pkg/mptcp"
+	"github.com/mpcc/mpcc/pkg/netlab"
+)
+
+// The set-up of the CDD paper, a receive buffer of some 100 segments, on paths
+// whose delays come apart as the slower one's long queue fills:
+//
+//	        ┌── 4 Mbit/s, 20 ms, queue 10 ───┐
+//	client ─┤                                ├─ server
+//	        └── 2 Mbit/s, 40 ms, queue 100 ──┘
+//
+// LIA fills whatever there is: packets of the slower path take up to
+// 40 ms + 100·6 ms, and what the faster path brings meanwhile waits for them in
+// the receive buffer, until that stops the faster path too. CDD cuts the slower
+// path's window each 0.5 s while its delay is more than 1.5 times the other's
+// and it has a queue: what waits is then what the faster path brings in the few
+// tens of ms between the paths.
+func TestCDDOutOfOrder(t *testing.T) {
+	const (
+		settle  = 5 * time.Second
+		measure = 12 * time.Second
+		buffer  = 100 * 1448
+	)
+	load(t, "cdd", "lia")
+	type flow struct {
+		pair
+		waiting []float64 // bytes out of order, at the receiver
+		before  int64
+		rate    float64 // bit/s of content
+	}
+	flows := map[string]*flow{}
+	for _, cc := range []string{"cdd", "lia"} {
+		n := newTwoPaths(t, [2]netlab.Shape{
+			{Rate: 4e6, Delay: 10 * time.Millisecond, Queue: 10},
+			{Rate: 2e6, Delay: 20 * time.Millisecond, Queue: 100},
+		})
+		// The kernel offers about half of a receive buffer as window.
+		if err := n.server.Sysctl("net.ipv4.tcp_rmem", "4096 131072 "+strconv.Itoa(2*buffer)); err != nil {
+			t.Fatal(err)
+		}
+		f := &flow{pair: n.connect(t, cc, "")}
+		f.stream()
+		f.join(t, 2)
+		flows[cc] = f
+	}
+	time.Sleep(settle)
+	for _, f := range flows {
+		f.before = f.received.Load()
+	}
+	start := time.Now()
+	for ; time.Since(start) < measure; time.Sleep(20 * time.Millisecond) {
+		for _, f := range flows {
+			info, err := mptcp.ReadInfo(f.server)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sent, err := mptcp.ReadInfo(f.client)
+			if err != nil {
+				t.Fatal(err)
+			}
+			// The connection counts what came in order, subflows all, and what
+			// was sent on both twice.
+			waiting := -float64(info.BytesReceived) - float64(sent.BytesRetrans)
+			for _, s := range info.Subflows {
+				waiting += float64(s.TCP.Bytes_received)
+			}
+			f.waiting = append(f.waiting, waiting)
+		}
+	}
+	waiting := map[string]float64{}
+	for cc, f := range flows {
+		f.rate = float64(f.received.Load()-f.before) * 8 / time.Since(start).Seconds()
+		slices.Sort(f.waiting)
+		waiting[cc] = f.waiting[len(f.waiting)/2]
+		t.Logf("%s: %.0f bytes wait, most of the time %.0f to %.0f; %.2f Mbit/s", cc, waiting[cc],
+			f.waiting[len(f.waiting)/10], f.waiting[len(f.waiting)*9/10], f.rate/1e6)
+	}
+	if waiting["cdd"] > 0.6*waiting["lia"] {
+		t.Errorf("%.0f bytes wait out of order under cdd, %.0f under lia", waiting["cdd"], waiting["lia"])
+	}
+	if flows["cdd"].rate < 0.9*flows["lia"].rate {
+		t.Errorf("cdd has %.2f Mbit/s, lia %.2f", flows["cdd"].rate/1e6, flows["lia"].rate/1e6)
+	}
+}
