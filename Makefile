@@ -13,7 +13,7 @@ export CGO_ENABLED := 0
 VERSION := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
 PREFIX ?= /usr/local
 KERNEL ?= 6.12
-FUZZ_SECONDS ?= 8
+FUZZ_SECONDS ?= 3
 
 # sudo would drop the fetched Go from PATH.
 SUDO := $(if $(filter-out 0,$(shell id -u)),sudo -E env PATH=$(PATH))

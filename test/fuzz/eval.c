@@ -19,10 +19,11 @@
 #include SOURCE(ALGORITHM)
 #include "connection.h"
 
-/* #if IS(ALGORITHM): true for those with an IS_name. */
+/* For #if; 0 for what is not here. */
 #define PASTE(a, b) a##b
-#define IS(name) PASTE(IS_, name)
-#define IS_cdd 1
+#define NUMBER_OF(name) PASTE(NUMBER_OF_, name)
+#define NUMBER_OF_cdd 1
+#define NUMBER_OF_mpcubic 2
 
 #define ANY __builtin_inf()
 #define HALF_WINDOW -1
@@ -196,12 +197,14 @@ static void check_order(void)
 static struct connection connection;
 static struct tcp_sock *const socks = connection.subflows;
 
-/* Private state of any kind; raw bytes are no number of fixed.h. */
+/* Private state of any kind, but for numbers of fixed.h and a time that never ends. */
 static void draw_state(struct input *in, struct cc_state *state)
 {
 	draw(in, state, sizeof(*state));
-#if IS(ALGORITHM)
+#if NUMBER_OF(ALGORITHM) == NUMBER_OF_cdd
 	state->theta = draw_num(in);
+#elif NUMBER_OF(ALGORITHM) == NUMBER_OF_mpcubic
+	state->epoch_us = draw_number(in, 63);
 #endif
 }
 

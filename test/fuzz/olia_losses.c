@@ -30,7 +30,7 @@ static void require_bytes(const struct history *h, __u64 between, __u64 since)
 {
 	struct mpcc_path p = {};
 
-	cc_private(&p, &h->tp, &h->state);
+	cc_private(&p, &h->tp, &h->state, &h->state);
 	require(p.bytes_between_losses == between && p.bytes_since_loss == since,
 		"between %llu, want %llu; since %llu, want %llu", p.bytes_between_losses, between,
 		p.bytes_since_loss, since);
