@@ -105,7 +105,14 @@ func eventually(timeout time.Duration, what func() bool) bool {
 type status struct {
 	Subflows []live
 	Totals   []total
+	Unpriced []unpriced
 	Lost     struct{ Subflows, Totals, Siblings uint64 }
+}
+
+type unpriced struct {
+	CC        string
+	Netns     string `json:"netns_name"`
+	Interface string
 }
 
 type live struct {

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"testing"
+	"time"
+
+	"github.com/mpcc/mpcc/pkg/netlab"
+)
+
+// What the weights of EWTCP and the groups of DWC take at a shared bottleneck
+// of 4 Mbit/s, 60 ms and a queue of one bandwidth-delay product, 20 frames,
+// from one reno flow, each in a network of its own at the same time.
+//
+// A flow that grows by a/w per ACK and halves at a loss has w = sqrt(2a/p): two
+// of them take 2·sqrt(a) times one TCP. Uncoupled (a = 1) they have 2/3 of the
+// bottleneck, ewtcp with a = 1/sqrt(2) has 1.68/2.68 = 0.63, with a = 1/4 half;
+// so has lia. dwc groups the two, which have the same RTT: 1/2 as well; it may
+// take a tenth more than lia, as it lets them go at times.
+func TestWeightsAtSharedBottleneck(t *testing.T) {
+	const (
+		rounds  = 3
+		settle  = 4 * time.Second
+		measure = 12 * time.Second
+	)
+	load(t, "lia", "ewtcp", "dwc")
+	variants := []struct{ name, cc, weight string }{
+		{"reno", "reno", ""}, {"lia", "lia", ""}, {"dwc", "dwc", ""},
+		{"sqrt", "ewtcp", "sqrt"}, {"fair", "ewtcp", "fair"},
+	}
+	var nets []sharedBottleneck
+	for range variants {
+		nets = append(nets, newSharedBottleneck(t, netlab.Shape{Rate: 4e6, Delay: 30 * time.Millisecond, Queue: 20}))
+	}
+	share := map[string]float64{}
+	grouped, looks := 0, 0
+	for range rounds {
+		contests := make([]*contest, len(variants))
+		for i, v := range variants {
+			if v.weight != "" {
+				mpcc(t, "switch", v.cc, "--set", "weight="+v.weight)
+			}
+			contests[i] = nets[i].contend(t, v.cc, "reno")
+			defer contests[i].close()
+		}
+		time.Sleep(settle)
+		for _, c := range contests {
+			c.reset()
+		}
+		for start := time.Now(); time.Since(start) < measure; time.Sleep(measure / 24) {
+			for _, f := range readStatus(t).Subflows {
+				if f.CC == "dwc" {
+					looks++
+					if f.Coupling == 2 {
+						grouped++
+					}
+				}
+			}
+		}
+		for i, c := range contests {
+			multi, single := c.rates()
+			share[variants[i].name] += multi / (multi + single) / rounds
+			t.Logf("%s: %.3f of %.1f Mbit/s", variants[i].name, multi/(multi+single), (multi+single)/1e6)
+			c.close()
+		}
+	}
+	t.Logf("on average %.3v; dwc has its subflows in one group in %d of %d looks", share, grouped, looks)
+	// Half of what lies between the two of theory.
+	if share["sqrt"]-share["fair"] < 0.06 {
+		t.Errorf("ewtcp takes %.3f with weight=sqrt and %.3f with weight=fair; theory has 0.63 and 1/2", share["sqrt"], share["fair"])
+	}
+	// The middle of 1/2 and 2/3, and of 1/2 and 1/3.
+	if share["fair"] < 5./12 || share["fair"] > 7./12 {
+		t.Errorf("ewtcp takes %.3f with weight=fair; theory has 1/2", share["fair"])
+	}
+	if share["dwc"] > share["lia"]+0.1 {
+		t.Errorf("dwc takes %.3f, lia %.3f", share["dwc"], share["lia"])
+	}
+	if grouped*4 < looks*3 {
+		t.Errorf("dwc has its subflows in one group in %d of %d looks", grouped, looks)
+	}
+}
