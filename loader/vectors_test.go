@@ -318,8 +318,8 @@ func onRandomConnections(t *testing.T, e catalog.Entry, set reference.Tunables, 
 		}
 	}
 	t.Logf("%d connections, largest relative error %.2g, %d on an edge", connections, worst, edges)
-	if edges*1000 > connections {
-		t.Errorf("%d of %d connections pass only as near an edge; 1 in 1000 may", edges, connections)
+	if most := 5 + connections/1000; edges > most {
+		t.Errorf("%d of %d connections pass only as near an edge; %d may", edges, connections, most)
 	}
 }
 
