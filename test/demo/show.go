@@ -251,7 +251,7 @@ func (s *stage) transfer(ctx context.Context, phone, server *netlab.Host, to net
 }
 
 // scrape runs the exporter and shows a piece of what Prometheus would read.
-func (s *stage) scrape(ctx context.Context) error {
+func (s *stage) scrape(ctx context.Context) (err error) {
 	fmt.Printf("\n$ mpcc exporter --web.listen-address %s &\n$ curl -s http://%s/metrics | grep '^mpcc_.*%s' | grep -v _bucket\n",
 		scrapeAt, scrapeAt, seriesOf)
 	cmd := exec.CommandContext(ctx, s.mpcc, "exporter", "--web.listen-address", scrapeAt)
@@ -260,8 +260,7 @@ func (s *stage) scrape(ctx context.Context) error {
 		return err
 	}
 	defer func() {
-		cmd.Process.Signal(unix.SIGTERM)
-		cmd.Wait()
+		err = errors.Join(err, cmd.Process.Signal(unix.SIGTERM), cmd.Wait())
 	}()
 	var last error
 	for range 50 {
