@@ -29,8 +29,8 @@ func TestSharedBottleneck(t *testing.T) {
 	const (
 		rate    = 20e6
 		rounds  = 3
-		settle  = 4 * time.Second // some 8 loss epochs of (33+33)/3/2 round trips of 40 ms
-		measure = 10 * time.Second
+		settle  = 3 * time.Second // some 7 loss epochs of (33+33)/3/2 round trips of 40 ms
+		measure = 8 * time.Second
 	)
 	load(t, "lia")
 	lab := newLab(t)
