@@ -50,8 +50,10 @@ func Load(e catalog.Entry, o Options) (loaded bool, err error) {
 	if err := checkRights(); err != nil {
 		return false, err
 	}
-	if err := missing(e); err != nil {
-		return false, err
+	if !isPinned(e) {
+		if err := missing(e); err != nil {
+			return false, err
+		}
 	}
 	// Namespaces that do not exist must be known before anything is changed.
 	namespaces, err := resolveAll(o)
@@ -93,8 +95,10 @@ func Switch(e catalog.Entry, o Options) error {
 	if err := checkRights(); err != nil {
 		return err
 	}
-	if err := missing(e); err != nil {
-		return err
+	if !isPinned(e) {
+		if err := missing(e); err != nil {
+			return err
+		}
 	}
 	if o.DryRun {
 		return verify(e, o.Set)

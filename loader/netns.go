@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strconv"
 
 	"golang.org/x/sys/unix"
 )
@@ -91,26 +92,33 @@ func NetnsNames() map[uint64]string {
 // eachNetns visits every network namespace that has a name or a process, the machine's own first.
 func eachNetns(visit func(Netns) error) error {
 	names := NetnsNames()
+	paths := []string{"/proc/1/ns/net", currentNetns}
+	for _, name := range names {
+		paths = append(paths, filepath.Join(namedNetns, name))
+	}
+	processes, err := os.ReadDir("/proc")
+	if err != nil {
+		return err
+	}
+	for _, p := range processes {
+		if _, err := strconv.Atoi(p.Name()); err == nil {
+			paths = append(paths, filepath.Join("/proc", p.Name(), "ns/net"))
+		}
+	}
 	seen := map[uint64]bool{}
-	for _, pattern := range []string{"/proc/1/ns/net", currentNetns, namedNetns + "/*", "/proc/[0-9]*/ns/net"} {
-		paths, err := filepath.Glob(pattern)
+	for _, path := range paths {
+		ns, err := netnsAt(path, "")
+		if err != nil || seen[ns.Inode] {
+			continue // it has ended, is not ours to look into, or was visited
+		}
+		ns.Name = names[ns.Inode]
+		if err = visit(ns); errors.Is(err, errGone) {
+			continue // by this path; there may be another
+		}
 		if err != nil {
 			return err
 		}
-		for _, path := range paths {
-			ns, err := netnsAt(path, "")
-			if err != nil || seen[ns.Inode] {
-				continue
-			}
-			ns.Name = names[ns.Inode]
-			if err = visit(ns); errors.Is(err, errGone) {
-				continue // by this path; there may be another
-			}
-			if err != nil {
-				return err
-			}
-			seen[ns.Inode] = true
-		}
+		seen[ns.Inode] = true
 	}
 	return nil
 }

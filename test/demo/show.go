@@ -36,6 +36,9 @@ var (
 	lte  = netlab.Shape{Rate: 15e6, Delay: 30 * time.Millisecond, Queue: 90}
 )
 
+// The interfaces' energy profiles, as mpcc energy show lists them.
+var profiles = []struct{ iface, name string }{{"wlan0", "wifi-2012"}, {"lte0", "lte-2012"}}
+
 // stage is what the demo has put up, to be put back whatever happens.
 type stage struct {
 	mpcc  string
@@ -84,8 +87,9 @@ func show(ctx context.Context, mpcc string) (err error) {
 		return err
 	}
 	s.later(func() error { return s.say("unload", algorithm) })
-	for iface, profile := range map[string]string{"wlan0": "wifi-2012", "lte0": "lte-2012"} {
-		set := []string{"energy", "set", iface, profile, "--netns", phone.Namespace()}
+	for _, p := range profiles {
+		iface := p.iface
+		set := []string{"energy", "set", iface, p.name, "--netns", phone.Namespace()}
 		if err := s.say(set...); err != nil {
 			return err
 		}
@@ -168,11 +172,11 @@ func (s *stage) network() (phone, server *netlab.Host, to netip.Addr, err error)
 	if err := lab.Route(); err != nil {
 		return nil, nil, to, err
 	}
-	limits := netlab.MPTCPLimits{Subflows: 4, AddAddrAccepted: 4}
-	if err := phone.MPTCP(limits, netlab.MPTCPEndpoint{Addr: addrs[1], Subflow: true, Fullmesh: true}); err != nil {
+	limits := netlab.MPTCPLimits{Subflows: 1}
+	if err := phone.MPTCP(limits, netlab.MPTCPEndpoint{Addr: addrs[1], Subflow: true}); err != nil {
 		return nil, nil, to, err
 	}
-	if err := server.MPTCP(limits, netlab.MPTCPEndpoint{Addr: peers[1], Signal: true}); err != nil {
+	if err := server.MPTCP(limits); err != nil {
 		return nil, nil, to, err
 	}
 	return phone, server, peers[0], nil
@@ -247,7 +251,7 @@ func (s *stage) transfer(ctx context.Context, phone, server *netlab.Host, to net
 }
 
 // scrape runs the exporter and shows a piece of what Prometheus would read.
-func (s *stage) scrape(ctx context.Context) error {
+func (s *stage) scrape(ctx context.Context) (err error) {
 	fmt.Printf("\n$ mpcc exporter --web.listen-address %s &\n$ curl -s http://%s/metrics | grep '^mpcc_.*%s' | grep -v _bucket\n",
 		scrapeAt, scrapeAt, seriesOf)
 	cmd := exec.CommandContext(ctx, s.mpcc, "exporter", "--web.listen-address", scrapeAt)
@@ -256,8 +260,7 @@ func (s *stage) scrape(ctx context.Context) error {
 		return err
 	}
 	defer func() {
-		cmd.Process.Signal(unix.SIGTERM)
-		cmd.Wait()
+		err = errors.Join(err, cmd.Process.Signal(unix.SIGTERM), cmd.Wait())
 	}()
 	var last error
 	for range 50 {

@@ -23,14 +23,15 @@ import (
 // Three equal Reno flows take a third each: a connection of two uncoupled
 // subflows gets 2/3. RFC 6356 allows the coupled connection what one TCP would
 // get: 1/2. LIA that does not couple would therefore differ from reno by
-// chance only; it must differ by half of the 1/6 between the two, and stay
-// below the middle, 7/12.
+// chance only; it must differ by half of the 1/6 between the two. Rounds of a
+// few dozen loss epochs scatter by some 0.04, their average by half of that:
+// 0.6 is further than that from either theory.
 func TestSharedBottleneck(t *testing.T) {
 	const (
 		rate    = 20e6
 		rounds  = 3
-		settle  = 4 * time.Second // some 8 loss epochs of (33+33)/3/2 round trips of 40 ms
-		measure = 10 * time.Second
+		settle  = 3 * time.Second // some 7 loss epochs of (33+33)/3/2 round trips of 40 ms
+		measure = 8 * time.Second
 	)
 	load(t, "lia")
 	lab := newLab(t)
@@ -71,7 +72,7 @@ func TestSharedBottleneck(t *testing.T) {
 		lia += share("lia") / rounds
 	}
 	t.Logf("on average uncoupled %.3f, lia %.3f", reno, lia)
-	if lia > 7./12 || reno-lia < 1./12 {
+	if lia > 0.6 || reno-lia < 1./12 {
 		t.Errorf("lia gets %.3f of a shared bottleneck, uncoupled subflows %.3f; theory has 1/2 and 2/3", lia, reno)
 	}
 }

@@ -358,20 +358,29 @@ func (p pair) stream() {
 	}()
 }
 
-// join waits until the client's end has n subflows in use.
+// join waits until n subflows are in use at both ends.
 func (p pair) join(t *testing.T, n int) {
 	t.Helper()
-	var info mptcp.Info
-	ok := eventually(10*time.Second, func() bool {
-		var err error
-		if info, err = mptcp.ReadInfo(p.client); err != nil {
-			t.Fatal(err)
-		}
-		return len(info.Subflows) == n
-	})
+	ok := eventually(10*time.Second, func() bool { return inUse(t, p.client) == n && inUse(t, p.server) == n })
 	if !ok {
-		t.Fatalf("%d subflows after 10 s, want %d", len(info.Subflows), n)
+		t.Fatalf("%d subflows at the client and %d at the server after 10 s, want %d", inUse(t, p.client), inUse(t, p.server), n)
 	}
+}
+
+// inUse counts a connection's established subflows.
+func inUse(t *testing.T, conn *net.TCPConn) int {
+	t.Helper()
+	info, err := mptcp.ReadInfo(conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for _, s := range info.Subflows {
+		if s.TCP.State == 1 { // TCP_ESTABLISHED
+			n++
+		}
+	}
+	return n
 }
 
 // transfer is a checked transfer that is under way.

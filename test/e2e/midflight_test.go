@@ -124,13 +124,13 @@ func TestBackupSubflow(t *testing.T) {
 	for _, f := range shown {
 		if backup := n.path(t, f.Local.Addr()) == 1; f.Backup != backup {
 			t.Errorf("%v: backup is %v, want %v", f.Local, f.Backup, backup)
-		} else if backup && f.BytesAcked > 1 { // the SYN is one
-			t.Errorf("%d bytes over the backup", f.BytesAcked)
+		} else if backup && (f.BytesAcked > 1 || f.Coupling != 0) { // the SYN is one
+			t.Errorf("%d bytes over the backup, alpha %f", f.BytesAcked, f.Coupling)
 		}
 	}
 
-	// The first path swallows everything: the backup takes over by itself, and
-	// is what couples then.
+	// The first path swallows everything. After four timeouts (net.mptcp's
+	// stale_loss_cnt) the kernel gives it up: the backup takes over, with alpha 1.
 	if err := n.paths[0].Set(netlab.AtoB, netlab.Shape{Loss: 100}); err != nil {
 		t.Fatal(err)
 	}
@@ -138,6 +138,14 @@ func TestBackupSubflow(t *testing.T) {
 	if !eventually(20*time.Second, func() bool { return p.received.Load() > had+2e6 }) {
 		t.Fatalf("%d bytes in 20 s over the backup, want 2 MB", p.received.Load()-had)
 	}
+	shows(t, n.client, "alpha 1 on the backup", func(s []live) bool {
+		for _, f := range s {
+			if f.Backup {
+				return math.Abs(f.Coupling-1) < 1e-6
+			}
+		}
+		return false
+	})
 }
 
 // A connection changes its congestion control while content flows.

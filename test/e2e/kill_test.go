@@ -1,0 +1,358 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// mpcc is killed right after each single change that outlives it, and the next commands have to cope.
+
+// killed runs mpcc and kills it as soon as enough lasting changes have been made. It returns them, and
+// whether mpcc has come to its end instead.
+func killed(t *testing.T, enough func(changes []string) bool, args ...string) (changes []string, ended bool) {
+	t.Helper()
+	// ptrace(2) serves one thread; wait4 below asks for its children alone.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Args = append([]string{traced, os.Getenv("MPCC_BIN")}, args...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Ptrace: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	pid := cmd.Process.Pid
+	defer cmd.Process.Release()
+
+	started := false
+	calls := map[int]string{} // the change that a thread is making
+	for {
+		var status syscall.WaitStatus
+		tid, err := syscall.Wait4(-1, &status, unix.WALL|unix.WNOTHREAD, nil)
+		if err == syscall.EINTR {
+			continue
+		}
+		if err != nil {
+			t.Fatalf("wait for mpcc: %v", err)
+		}
+		if !status.Stopped() {
+			if tid != pid {
+				continue // a thread
+			}
+			if status.Exited() && status.ExitStatus() != 0 {
+				t.Fatalf("mpcc %s: exit code %d", strings.Join(args, " "), status.ExitStatus())
+			}
+			return changes, status.Exited()
+		}
+		signal := 0
+		resume := syscall.PtraceCont
+		switch stop := status.StopSignal(); {
+		case !started:
+			started = true
+			if err := syscall.PtraceSetOptions(pid, unix.PTRACE_O_TRACESYSGOOD|unix.PTRACE_O_TRACESECCOMP|
+				unix.PTRACE_O_TRACECLONE|unix.PTRACE_O_EXITKILL); err != nil {
+				t.Fatalf("trace mpcc: %v", err)
+			}
+		case status.TrapCause() == unix.PTRACE_EVENT_SECCOMP:
+			info, err := syscallInfo(tid)
+			if err == nil {
+				calls[tid] = info.change(tid)
+			}
+			if calls[tid] != "" {
+				resume = syscall.PtraceSyscall // stops at the end of the call
+			}
+		case stop == unix.SIGTRAP|0x80:
+			info, err := syscallInfo(tid)
+			if err != nil || info.value>>63 != 0 {
+				break
+			}
+			if changes = append(changes, calls[tid]); enough(changes) {
+				if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+					t.Fatal(err)
+				}
+			}
+		case stop == unix.SIGTRAP, stop == unix.SIGSTOP: // mpcc takes its place; a thread begins
+		default:
+			signal = int(stop)
+		}
+		_ = resume(tid, signal) // fails only for a thread that is being killed
+	}
+}
+
+// traced is the name under which the test binary has some system calls stop for the tracer, and becomes
+// mpcc. All calls would be some ten thousand, each a millisecond under emulation.
+const traced = "traced"
+
+func init() {
+	if os.Args[0] != traced {
+		return
+	}
+	calls := []uint32{
+		unix.SYS_MKDIRAT, unix.SYS_UNLINKAT, unix.SYS_RENAMEAT, unix.SYS_OPENAT, unix.SYS_WRITE, unix.SYS_BPF,
+	}
+	filter := []unix.SockFilter{{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS}} // the call's number
+	for i, call := range calls {
+		filter = append(filter, unix.SockFilter{
+			Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: call, Jt: uint8(len(calls) - i),
+		})
+	}
+	filter = append(filter,
+		unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW},
+		unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_TRACE})
+	program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
+	runtime.LockOSThread()
+	err := unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&program)), 0, 0)
+	if err == nil {
+		err = syscall.Exec(os.Args[1], append([]string{"mpcc"}, os.Args[2:]...), os.Environ())
+	}
+	panic(err)
+}
+
+// callInfo is the kernel's struct ptrace_syscall_info.
+type callInfo struct {
+	_     [3]uint64
+	value uint64 // the call's number or, at its end, what it returns
+	args  [6]uint64
+	_     uint64
+}
+
+func syscallInfo(tid int) (callInfo, error) {
+	var info callInfo
+	_, _, errno := unix.Syscall6(unix.SYS_PTRACE, unix.PTRACE_GET_SYSCALL_INFO, uintptr(tid),
+		unsafe.Sizeof(info), uintptr(unsafe.Pointer(&info)), 0, 0)
+	if errno != 0 {
+		return info, errno
+	}
+	return info, nil
+}
+
+// change names what a call changes for longer than its process lives; "" for nothing.
+func (c callInfo) change(tid int) string {
+	switch c.value {
+	case unix.SYS_MKDIRAT, unix.SYS_UNLINKAT:
+		verb := "make"
+		if c.value == unix.SYS_UNLINKAT {
+			verb = "remove"
+		}
+		return verb + " " + filepath.Base(text(tid, c.args[1]))
+	case unix.SYS_RENAMEAT:
+		return "rename to " + filepath.Base(text(tid, c.args[3]))
+	case unix.SYS_OPENAT:
+		path := text(tid, c.args[1])
+		if _, err := os.Stat(path); err != nil && c.args[2]&unix.O_CREAT != 0 {
+			return "create " + filepath.Base(path)
+		}
+	case unix.SYS_WRITE:
+		path, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", tid, c.args[0]))
+		if err == nil && (strings.HasPrefix(path, "/proc/sys/") || strings.HasPrefix(path, "/run/mpcc/")) {
+			return "write " + filepath.Base(path)
+		}
+	case unix.SYS_BPF:
+		switch c.args[0] {
+		case unix.BPF_OBJ_PIN:
+			return "pin " + filepath.Base(text(tid, binary.NativeEndian.Uint64(memory(tid, c.args[1], 8))))
+		case unix.BPF_LINK_CREATE:
+			return "attach"
+		case unix.BPF_LINK_UPDATE:
+			return "update"
+		}
+	}
+	return ""
+}
+
+// text reads a C string of the traced process.
+func text(tid int, at uint64) string {
+	path, _, _ := bytes.Cut(memory(tid, at, unix.PathMax), []byte{0})
+	return string(path)
+}
+
+// memory reads the traced process's memory, zero where there is none.
+func memory(tid int, at uint64, size int) []byte {
+	buf := make([]byte, size)
+	if f, err := os.Open(fmt.Sprintf("/proc/%d/mem", tid)); err == nil {
+		_, _ = f.ReadAt(buf, int64(at))
+		f.Close()
+	}
+	return buf
+}
+
+func nth(n int) func([]string) bool { return func(changes []string) bool { return len(changes) == n } }
+
+const victim = "dts" // the quickest to verify
+
+// met makes sure that the kills came after the changes that matter, in this order among others.
+func met(t *testing.T, changes []string, want ...string) {
+	t.Helper()
+	t.Logf("killed after each of %q", changes)
+	rest := changes
+	for _, w := range want {
+		i := slices.Index(rest, w)
+		if i < 0 {
+			t.Fatalf("no %q in its place among the changes %q", w, changes)
+		}
+		rest = rest[i+1:]
+	}
+}
+
+// understood makes sure that status tells what a killed command left, be it nothing.
+func understood(t *testing.T, changes []string) {
+	t.Helper()
+	out, err := exec.Command(os.Getenv("MPCC_BIN"), "status").CombinedOutput()
+	var exit *exec.ExitError
+	if err != nil && !(errors.As(err, &exit) && exit.ExitCode() == 3) {
+		t.Fatalf("killed after %q: status: %v: %s", changes, err, out)
+	}
+}
+
+// cleaned makes sure that the machine is as it was before.
+func cleaned(t *testing.T, before map[string]string, changes []string) {
+	t.Helper()
+	var after map[string]string
+	if !eventually(10*time.Second, func() bool {
+		after = footprint(t)
+		return maps.Equal(before, after)
+	}) {
+		t.Fatalf("killed after %q: before %v, after %v", changes, before, after)
+	}
+}
+
+func machineDefault(t *testing.T) string {
+	t.Helper()
+	return traces(t)["/proc/sys/net/ipv4/tcp_congestion_control"]
+}
+
+// Whatever a killed load leaves, unload --all takes away.
+func TestKilledLoadIsTakenAway(t *testing.T) {
+	untouched(t)
+	before := footprint(t)
+	for n := 1; ; n++ {
+		changes, ended := killed(t, nth(n), "load", victim, "--default")
+		understood(t, changes)
+		mpcc(t, "unload", "--all")
+		cleaned(t, before, changes)
+		if ended {
+			met(t, changes, "make mpcc", "make maps", "pin mpcc_subflows", "attach", "pin "+victim,
+				"create defaults.json.new", "write defaults.json.new", "rename to defaults.json",
+				"write tcp_congestion_control")
+			return
+		}
+	}
+}
+
+// Load goes on from what killed loads leave, one on top of the other.
+func TestKilledLoadIsCompleted(t *testing.T) {
+	untouched(t)
+	was := machineDefault(t)
+	for n := 1; ; n++ {
+		changes, ended := killed(t, nth(n), "load", victim, "--default")
+		understood(t, changes)
+		if ended {
+			t.Logf("the last of %d loads made %q", n, changes)
+			break
+		}
+	}
+	if now := machineDefault(t); now != victim {
+		t.Errorf("the default is %s in the end", now)
+	}
+	mpcc(t, "unload", victim)
+	if now := machineDefault(t); now != was {
+		t.Errorf("the default is %s after unload, was %s", now, was)
+	}
+}
+
+// A killed unload can be taken back, or done again.
+func TestKilledUnload(t *testing.T) {
+	untouched(t)
+	before := footprint(t)
+	mpcc(t, "load", victim, "--default")
+	var changes []string
+	for n := 1; !slices.Contains(changes, "remove "+victim); n++ {
+		var ended bool
+		if changes, ended = killed(t, nth(n), "unload", victim); ended {
+			t.Fatalf("unloaded without a change that removes it: %q", changes)
+		}
+		understood(t, changes)
+		if changes[n-1] != "remove "+victim {
+			mpcc(t, "load", victim, "--default")
+			if now := machineDefault(t); now != victim {
+				t.Errorf("killed after %q, loaded again: the default is %s", changes, now)
+			}
+		}
+	}
+	met(t, changes, "write tcp_congestion_control", "remove defaults.json", "remove "+victim)
+	mpcc(t, "unload", "--all")
+	cleaned(t, before, changes)
+}
+
+// The maps, of which a killed load leaves them all, can be removed in several goes.
+func TestKilledSweep(t *testing.T) {
+	untouched(t)
+	before := footprint(t)
+	pinned := func(changes []string) bool {
+		pins := 0
+		for _, change := range changes {
+			if strings.HasPrefix(change, "pin ") {
+				pins++
+			}
+		}
+		return pins == 4
+	}
+	for n := 1; ; n++ {
+		if made, ended := killed(t, pinned, "load", victim); ended {
+			t.Fatalf("four maps were not pinned: %q", made)
+		}
+		changes, ended := killed(t, nth(n), "unload", "--all")
+		understood(t, changes)
+		mpcc(t, "unload", "--all")
+		cleaned(t, before, changes)
+		if ended {
+			met(t, changes, "remove mpcc_totals", "remove maps", "remove mpcc")
+			return
+		}
+	}
+}
+
+// A killed switch leaves the old programs or the new ones under the name, and at most the default with
+// the old ones, until it is set again.
+func TestKilledSwitch(t *testing.T) {
+	untouched(t)
+	mpcc(t, "load", victim, "--default")
+	for n := 1; ; n++ {
+		changes, ended := killed(t, nth(n), "switch", victim)
+		understood(t, changes)
+		if now := machineDefault(t); now != victim {
+			t.Errorf("killed after %q: the default is %s", changes, now)
+		}
+		mpcc(t, "load", victim, "--default")
+		var programs []string
+		if !eventually(10*time.Second, func() bool {
+			programs = structOps(t)[victim]
+			return len(programs) == 1
+		}) {
+			t.Errorf("killed after %q: struct_ops maps %q of that name", changes, programs)
+		}
+		if ended {
+			met(t, changes, "update", "write tcp_congestion_control")
+			break
+		}
+	}
+	mpcc(t, "unload", victim)
+}
