@@ -23,8 +23,8 @@ import (
 func TestWeightsAtSharedBottleneck(t *testing.T) {
 	const (
 		rounds  = 3
-		settle  = 4 * time.Second
-		measure = 12 * time.Second
+		settle  = 3 * time.Second
+		measure = 10 * time.Second
 	)
 	load(t, "lia", "ewtcp", "dwc")
 	variants := []struct{ name, cc, weight string }{
