@@ -62,8 +62,13 @@ func readStatus() (status, error) {
 		return s, err
 	}
 	defer source.Close()
-	s.Snapshot, err = source.Read()
-	return s, err
+	if s.Snapshot, err = source.Read(); err != nil {
+		return s, err
+	}
+	if len(s.Loaded)+len(s.Defaults)+len(s.Subflows)+len(s.Totals) == 0 {
+		return s, loader.ErrNothingLoaded // the maps are there, with energy profiles or with nothing
+	}
+	return s, nil
 }
 
 func (s status) print(w io.Writer) error {
