@@ -32,7 +32,7 @@ func Defaults() ([]Default, error) {
 	if err != nil {
 		return nil, err
 	}
-	var found []Default
+	found := []Default{}
 	err = eachNetns(func(ns Netns) error {
 		now, err := ns.readDefault()
 		if err != nil {

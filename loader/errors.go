@@ -17,6 +17,10 @@ import (
 var (
 	// ErrNotLoaded is wrapped when there is nothing of mpcc to work on.
 	ErrNotLoaded = errors.New("not loaded")
+	// ErrNothingLoaded is ErrNotLoaded where no algorithm in particular was asked for.
+	ErrNothingLoaded error = &plainError{
+		message: "nothing is loaded; mpcc load NAME loads a congestion control", kind: ErrNotLoaded,
+	}
 	// ErrUnsupported is wrapped when this kernel lacks what is needed.
 	ErrUnsupported = errors.New("this kernel cannot do it")
 	// ErrUsage is wrapped when what was asked for does not exist on any machine.

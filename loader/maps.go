@@ -35,7 +35,7 @@ func OpenMaps() (*Maps, error) {
 				if err := checkFS(); err != nil {
 					return nil, &plainError{message: "nothing is loaded, or not to be seen: " + err.Error(), kind: ErrNotLoaded}
 				}
-				return nil, &plainError{message: "nothing is loaded; mpcc load NAME loads a congestion control", kind: ErrNotLoaded}
+				return nil, ErrNothingLoaded
 			}
 			return nil, explain("open the maps", err)
 		}

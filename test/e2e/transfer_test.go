@@ -32,7 +32,7 @@ func algorithms(t *testing.T) []string {
 	return names
 }
 
-// 100 MB over two paths, under every algorithm there is:
+// 40 MB over two paths, under every algorithm there is:
 //
 //	        ┌── 80 Mbit/s, 10 ms, queue 66 ──┐
 //	client ─┤                                ├─ server
@@ -41,9 +41,11 @@ func algorithms(t *testing.T) []string {
 // Each queue holds one bandwidth-delay product, so that a window still fills
 // its path when it was halved. Full paths share the content 2:1. How full they
 // get depends on the machine as well; a path must carry half its part at least.
+// CDD alone is free to leave the slower path, whose delay is three times the
+// other's: it cuts it whenever that has as much as 1.5 ms of queue.
 func TestTransfer(t *testing.T) {
 	const (
-		bytes = 100e6
+		bytes = 40e6
 		rate0 = 80e6
 		rate1 = 40e6
 		part1 = float64(rate1) / (rate0 + rate1)
@@ -86,7 +88,7 @@ func TestTransfer(t *testing.T) {
 			}
 			share := carried[1] / (carried[0] + carried[1])
 			t.Logf("%.1f Mbit/s, %.0f %% of it over the slower path", sent.Rate()/1e6, 100*share)
-			if share < part1/2 || 1-share < (1-part1)/2 {
+			if share < part1/2 && cc != "cdd" || 1-share < (1-part1)/2 {
 				t.Errorf("%.0f %% over the slower path, where full paths make it %.0f %%", 100*share, 100*part1)
 			}
 		})

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package loader
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"github.com/mpcc/mpcc/pkg/catalog"
+)
+
+// said makes sure of what the user is told, in one line.
+func said(t *testing.T, err error, want string) {
+	t.Helper()
+	if err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("error %v, want %q in it", err, want)
+	} else if strings.Contains(err.Error(), "\n") {
+		t.Errorf("%q is more than a line", err)
+	}
+}
+
+func TestInputErrorsTellWhere(t *testing.T) {
+	for in, want := range map[string]string{
+		``:                                  "line 1, column 1: it ends before the value does",
+		"{\"a\":\n[1,":                      "line 2, column 4: it ends before the value does",
+		"{\"a\":\n oops}":                   "line 2, column 2: invalid character 'o'",
+		`[]`:                                "line 1, column 1: array where an object belongs",
+		`{"a": {}}`:                         "line 1, column 7: object where an array belongs",
+		"{\"a\": [\n{\"x\":\n true}\n]}":    "line 3, column 5: bool where a number belongs",
+		"{\"a\": []}\n\n  {\"a\": []}":      "line 3, column 3: something follows the value",
+		"{\"a\": []} {\"a\": []}{\"a\":[]}": "line 1, column 11: something follows the value",
+		`{"b": 1}`:                          `unknown field "b"`,
+	} {
+		var value struct {
+			A []Path `json:"a"`
+		}
+		t.Run(in, func(t *testing.T) { said(t, readJSON([]byte(in), &value), want) })
+	}
+}
+
+func TestTunablesAreParsed(t *testing.T) {
+	number, err := parseTunable("cap", "2..1000 packets; the most")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := number.Range(); got != "2..1000 packets" {
+		t.Errorf("range %q", got)
+	}
+	for text, want := range map[string]uint32{"2": 2, "1000": 1000} {
+		if got, err := number.parse(text); err != nil || got != want {
+			t.Errorf("%q is %d, %v", text, got, err)
+		}
+	}
+	for _, text := range []string{"1", "1001", "-1", "2.5", "", "4294967298"} {
+		_, err := number.parse(text)
+		said(t, err, fmt.Sprintf("--set cap: %q is not one of 2..1000 packets", text))
+		if !errors.Is(err, ErrUsage) {
+			t.Errorf("%q is no usage error", text)
+		}
+	}
+	words, err := parseTunable("metric", "rate|square; which one")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := words.parse("square"); err != nil || got != 1 {
+		t.Errorf("square is %d, %v", got, err)
+	}
+	_, err = words.parse("1")
+	said(t, err, `--set metric: "1" is not one of rate|square`)
+	for _, text := range []string{"2..1000 packets", "two..3; words", "2..; none"} {
+		if _, err := parseTunable("x", text); err == nil {
+			t.Errorf("tunable %q passes", text)
+		}
+	}
+}
+
+func TestErrorsAreInWords(t *testing.T) {
+	for _, test := range []struct {
+		err  error
+		want string
+		kind error
+	}{
+		{fmt.Errorf("create map: %w", unix.EPERM), "load x: not permitted; it takes root", nil},
+		{fmt.Errorf("attach: %w", unix.EEXIST), "load x: the name is taken by another congestion control", nil},
+		{fmt.Errorf("probe: %w", ebpf.ErrNotSupported), "lacks a BPF feature", ErrUnsupported},
+		{fmt.Errorf("map a: %w", ebpf.ErrMapIncompatible), "mpcc unload --all removes them", nil},
+		{&ebpf.VerifierError{Cause: unix.EACCES, Log: []string{"R1 invalid"}}, "refuses the program; --debug shows its log", ErrUnsupported},
+		{errors.New("one\ntwo"), "load x: one two", nil},
+	} {
+		err := explain("load x", test.err)
+		said(t, err, test.want)
+		if !errors.Is(err, test.err) {
+			t.Errorf("%v hides its cause", err)
+		}
+		if got := errors.Is(err, ErrUnsupported); got != (test.kind == ErrUnsupported) {
+			t.Errorf("%v: unsupported %v", err, got)
+		}
+	}
+	err := explain("load x", &ebpf.VerifierError{Cause: unix.EACCES, Log: []string{"R1 invalid"}})
+	if log := VerifierLog(err); !strings.Contains(log, "R1 invalid") {
+		t.Errorf("log %q", log)
+	}
+}
+
+func TestWhatIsNoNamespace(t *testing.T) {
+	_, err := NamedNetns("there-is-none")
+	said(t, err, `there is no network namespace "there-is-none"`)
+	for _, name := range []string{"", "../1", "a/b"} {
+		_, err := NamedNetns(name)
+		said(t, err, "is not the name of a network namespace")
+	}
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := netnsAt(file, ""); err == nil {
+		t.Error("a plain file is taken for a namespace")
+	}
+}
+
+// A path that has come to lead to another namespace, or to none, is not followed.
+func TestNamespaceThatHasEnded(t *testing.T) {
+	for _, path := range []string{currentNetns, filepath.Join(t.TempDir(), "gone")} {
+		err := Netns{Inode: 1, path: path}.Do(func() error {
+			t.Error("entered")
+			return nil
+		})
+		said(t, err, "it has ended")
+		if !errors.Is(err, errGone) {
+			t.Errorf("%v does not tell that the namespace is gone", err)
+		}
+	}
+}
+
+func TestOwnNamespaceIsEntered(t *testing.T) {
+	here, err := CurrentNetns()
+	if err != nil {
+		t.Fatal(err)
+	}
+	visited := 0
+	if err := here.Do(func() error { visited++; return nil }); err != nil || visited != 1 {
+		t.Errorf("entered %d times, %v", visited, err)
+	}
+	found := 0
+	err = eachNetns(func(ns Netns) error {
+		if ns.Inode == here.Inode {
+			found++
+		}
+		return nil
+	})
+	if err != nil || found != 1 {
+		t.Errorf("found %d times among all, %v", found, err)
+	}
+}
+
+func TestDefaultsOfOthersAreNotOurs(t *testing.T) {
+	for _, name := range []string{"reno", "cubic", "bbr", "", "cc/lia"} {
+		if isOurs(name) {
+			t.Errorf("%q is taken for one of mpcc's", name)
+		}
+	}
+	for _, e := range catalog.Entries {
+		if !isOurs(e.Name) {
+			t.Errorf("%s is not", e.Name)
+		}
+	}
+}

@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mpcc/mpcc/pkg/mptcp"
+	"github.com/mpcc/mpcc/pkg/netlab"
+)
+
+// prints fails the test unless mpcc prints what the pattern describes.
+func prints(t *testing.T, pattern string, args ...string) {
+	t.Helper()
+	if out := string(mpcc(t, args...)); !regexp.MustCompile(pattern).MatchString(out) {
+		t.Errorf("mpcc %s printed %q, want %s", strings.Join(args, " "), out, pattern)
+	}
+}
+
+func runs(t *testing.T, conn *net.TCPConn, cc string) {
+	t.Helper()
+	if got, err := mptcp.CongestionControl(conn); err != nil || got != cc {
+		t.Errorf("the connection runs %q, want %s: %v", got, cc, err)
+	}
+}
+
+// programs waits until there are so many struct_ops maps of this name.
+func programs(t *testing.T, name string, want int) {
+	t.Helper()
+	var ids []string
+	if !eventually(10*time.Second, func() bool {
+		ids = structOps(t)[name]
+		return len(ids) == want
+	}) {
+		t.Errorf("%d struct_ops maps called %s, want %d", len(ids), name, want)
+	}
+}
+
+// The programs of a connection stay with it through switch and unload, while it goes on undisturbed.
+func TestLifeUnderTraffic(t *testing.T) {
+	untouched(t)
+	// Long enough for all commands, also in emulation.
+	const bytes = 90 << 20
+	shape := netlab.Shape{Rate: 15e6, Delay: 10 * time.Millisecond, Queue: 100}
+	n := newTwoPaths(t, [2]netlab.Shape{shape, shape})
+	mpcc(t, "load", "dts")
+	p := n.connect(t, "dts", "")
+	x := p.transfer(bytes)
+	p.join(t, 2)
+	if !eventually(10*time.Second, func() bool { return len(readStatus(t).of(n.client)) == 2 }) {
+		t.Fatal("status does not show two subflows of the client")
+	}
+
+	prints(t, `^dts: switched; live connections keep the programs they have\n$`, "switch", "dts")
+	programs(t, "dts", 2)
+	later := n.connect(t, "dts", "")
+	later.stream()
+	later.join(t, 2)
+	prints(t, `^dts: unloaded; 4 live subflows keep its programs until they close\n$`, "unload", "dts")
+	if err := n.client.Do(func() error {
+		conn, err := mptcp.Dial(t.Context(), netip.AddrPortFrom(n.paths[0].Addr(n.server), 1), "dts")
+		if err == nil {
+			conn.Close()
+		}
+		return err
+	}); err == nil || !strings.Contains(err.Error(), "not available") {
+		t.Errorf("a connection under what is unloaded: %v", err)
+	}
+	programs(t, "dts", 2)
+	runs(t, p.client, "dts")
+
+	before := acked(t, n.client)
+	if !eventually(10*time.Second, func() bool { return acked(t, n.client) > before }) {
+		t.Error("the live state stands still after unload")
+	}
+	prints(t, `^nothing loaded\n`, "status")
+	prints(t, `^dts: loaded\n$`, "load", "dts")
+	prints(t, `^dts: unloaded; 4 live subflows`, "unload", "dts")
+
+	later.close()
+	programs(t, "dts", 1)
+	select {
+	case end := <-x.sent:
+		t.Fatalf("the transfer ended while there was still something to try: %+v", end)
+	default:
+	}
+	x.wait(t)
+	p.close()
+	programs(t, "dts", 0)
+	// The next command, whichever, removes the maps that have served their time.
+	if out, err := exec.Command(os.Getenv("MPCC_BIN"), "unload", "dts").CombinedOutput(); err == nil {
+		t.Errorf("unloaded twice: %s", out)
+	}
+}
+
+func acked(t *testing.T, h *netlab.Host) (bytes uint64) {
+	t.Helper()
+	for _, f := range readStatus(t).of(h) {
+		bytes += f.BytesAcked
+	}
+	return bytes
+}
+
+// The default reaches connections that choose nothing, in namespaces other than the machine's too, and
+// switch reaches the default.
+func TestDefaultOfNamespaces(t *testing.T) {
+	untouched(t)
+	n := newTwoPaths(t, [2]netlab.Shape{})
+	hosts := []*netlab.Host{n.client, n.server}
+	mpcc(t, "load", "dts", "--default", "--netns", n.client.Namespace()+","+n.server.Namespace())
+	// With the connection ends its listener, which holds programs too.
+	t.Run("connection", func(t *testing.T) {
+		p := n.connect(t, "", "")
+		runs(t, p.client, "dts")
+		runs(t, p.server, "dts")
+		x := p.transfer(1 << 20)
+		p.join(t, 2)
+		x.wait(t)
+		for _, h := range hosts {
+			if flows := readStatus(t).of(h); len(flows) != 2 {
+				t.Errorf("live state of %d subflows on %s, want 2", len(flows), h.Name())
+			}
+		}
+		mpcc(t, "switch", "dts")
+		programs(t, "dts", 2)
+	})
+	programs(t, "dts", 1)
+	t.Run("unload", func(t *testing.T) {
+		p := n.connect(t, "", "")
+		runs(t, p.client, "dts")
+		p.join(t, 2)
+		out := string(mpcc(t, "unload", "dts"))
+		for _, want := range []string{
+			"dts: the default of network namespace " + n.client.Namespace() + " is reno again\n",
+			"dts: the default of network namespace " + n.server.Namespace() + " is reno again\n",
+			"dts: unloaded; 4 live subflows keep its programs until they close\n",
+		} {
+			if !strings.Contains(out, want) {
+				t.Errorf("unload printed %q, want %q", out, want)
+			}
+		}
+		runs(t, n.connect(t, "", "").client, "reno")
+	})
+	// Whichever command is next removes the maps.
+	if out, err := exec.Command(os.Getenv("MPCC_BIN"), "unload", "dts").CombinedOutput(); err == nil {
+		t.Errorf("unloaded twice: %s", out)
+	}
+}
+
+// While programs are replaced the name is always there, and always to be had.
+func TestSwitchNeverLosesTheName(t *testing.T) {
+	const switches = 6
+	untouched(t)
+	mpcc(t, "load", "dts")
+	ctx, stop := context.WithCancel(t.Context())
+	var polls, sockets atomic.Int64
+	var group sync.WaitGroup
+	poll := func(count *atomic.Int64, works func() error) {
+		group.Go(func() {
+			for ctx.Err() == nil {
+				if err := works(); err != nil {
+					t.Error(err)
+					return
+				}
+				count.Add(1)
+				time.Sleep(100 * time.Microsecond) // leaves some of the processor to the switches
+			}
+		})
+	}
+	poll(&polls, func() error {
+		names, err := os.ReadFile("/proc/sys/net/ipv4/tcp_available_congestion_control")
+		if err == nil && !slices.Contains(strings.Fields(string(names)), "dts") {
+			t.Errorf("offered are %s", names)
+		}
+		return err
+	})
+	poll(&sockets, func() error {
+		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, unix.IPPROTO_MPTCP)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(fd)
+		return unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, "dts")
+	})
+	for range switches {
+		mpcc(t, "switch", "dts")
+	}
+	stop()
+	group.Wait()
+	t.Logf("%d looks and %d sockets during %d switches", polls.Load(), sockets.Load(), switches)
+	if polls.Load() < 100*switches || sockets.Load() < 100*switches {
+		t.Error("too few to have met a gap")
+	}
+	programs(t, "dts", 1)
+	mpcc(t, "unload", "dts")
+}
+
+// Several at once, of the same and of different names: one link each, and no complaint.
+func TestLoadersAtOnce(t *testing.T) {
+	untouched(t)
+	names := []string{"dts", "lia", "olia", "dts", "lia", "olia"}
+	var group sync.WaitGroup
+	var loaded atomic.Int64
+	for _, name := range names {
+		group.Go(func() {
+			out, err := exec.Command(os.Getenv("MPCC_BIN"), "load", name).CombinedOutput()
+			switch {
+			case err != nil:
+				t.Errorf("load %s: %v: %s", name, err, out)
+			case string(out) == name+": loaded\n":
+				loaded.Add(1)
+			case string(out) != name+": was loaded already\n":
+				t.Errorf("load %s printed %q", name, out)
+			}
+		})
+	}
+	group.Wait()
+	if loaded.Load() != 3 {
+		t.Errorf("%d commands say that they loaded, want 3", loaded.Load())
+	}
+	links := 0
+	for _, object := range bpftool(t, "link") {
+		if object.Type == "struct_ops" {
+			links++
+		}
+	}
+	if links != 3 {
+		t.Errorf("%d struct_ops links, want 3", links)
+	}
+	mpcc(t, "unload", "--all")
+}
