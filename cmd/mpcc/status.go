@@ -73,19 +73,14 @@ func readStatus() (status, error) {
 		return s, err
 	}
 	defer source.Close()
-<<<<<<< HEAD
-	s.Snapshot, err = source.Read()
-	s.Unpriced = append(s.Unpriced, findUnpriced(s.Subflows)...)
-	return s, err
-=======
 	if s.Snapshot, err = source.Read(); err != nil {
 		return s, err
 	}
 	if len(s.Loaded)+len(s.Defaults)+len(s.Subflows)+len(s.Totals) == 0 {
 		return s, loader.ErrNothingLoaded // the maps are there, with energy profiles or with nothing
 	}
+	s.Unpriced = append(s.Unpriced, findUnpriced(s.Subflows)...)
 	return s, nil
->>>>>>> main
 }
 
 // findUnpriced names each interface once for each algorithm that would want its price.
