@@ -40,7 +40,7 @@ func killed(t *testing.T, enough func(changes []string) bool, args ...string) (c
 		t.Fatal(err)
 	}
 	pid := cmd.Process.Pid
-	defer cmd.Process.Release()
+	defer func() { _ = cmd.Process.Release() }()
 
 	started := false
 	calls := map[int]string{} // the change that a thread is making
