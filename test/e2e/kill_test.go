@@ -21,6 +21,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 )
 
@@ -230,7 +231,7 @@ func cleaned(t *testing.T, before map[string]string, changes []string) {
 		after = footprint(t)
 		return maps.Equal(before, after)
 	}) {
-		t.Fatalf("killed after %q: before %v, after %v", changes, before, after)
+		t.Fatalf("killed after %q: left behind (-before +after):\n%s", changes, cmp.Diff(before, after))
 	}
 }
 

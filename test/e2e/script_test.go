@@ -20,6 +20,7 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
+	"github.com/google/go-cmp/cmp"
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/mpcc/mpcc/pkg/catalog"
@@ -140,7 +141,7 @@ func untouched(t *testing.T) {
 		if same {
 			return
 		}
-		t.Errorf("left behind: before %v, after %v", before, after)
+		t.Errorf("left behind (-before +after):\n%s", cmp.Diff(before, after))
 		mpcc(t, "unload", "--all") // for the tests to come
 	})
 }
