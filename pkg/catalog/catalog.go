@@ -63,7 +63,7 @@ var Entries = []Entry{
 		Reconstruction: "RTTs for one-way delays, beta, theta_0, and the stop without a queue",
 		State:          "theta, time of the next cut",
 		Good:           "small receive buffers over paths whose queues differ",
-		Bad:            "large receive buffers: it gives up rate on the slow path for nothing",
+		Bad:            "large receive buffers, or unequal propagation with jitter: it gives up the slow path for nothing",
 		Spec:           obj.LoadCdd,
 	},
 	{
@@ -85,7 +85,7 @@ var Entries = []Entry{
 		Coupling: "epsilon",
 		State:    "base RTT",
 		Good:     "moving traffic off paths whose queues grow",
-		Bad:      "bottlenecks shared with TCP: up to 1.4 times the best path's rate; paths that route changes make longer, since base RTT stays",
+		Bad:      "bottlenecks shared with TCP: up to 1.4 times the best path's rate; paths that route changes make longer, since base RTT stays; a starved path may stay at one packet, whose delayed ACKs look like a queue (min_cwnd=2 ends that)",
 		Spec:     obj.LoadDts,
 	},
 	{
@@ -98,7 +98,7 @@ var Entries = []Entry{
 		Reconstruction: "the prices: energy per bit for the switch hops, queueing delay for the queues; k1, k2 and q_target are ours",
 		State:          "base RTT, energy price",
 		Good:           "sparing dear interfaces and queues, to a degree that the prices set",
-		Bad:            "full use of every path: a price is a rate given up",
+		Bad:            "full use of every path: a price is a rate given up; with min_cwnd=1 a path once dear may stay at the floor, as under DTS",
 		Spec:           obj.LoadDtsx,
 	},
 	{
