@@ -133,7 +133,7 @@ func (s *Source) Close() { s.maps.Close() }
 
 // Read takes a snapshot: subflows by connection and id, totals by congestion control and interface.
 func (s *Source) Read() (Snapshot, error) {
-	var snap Snapshot
+	snap := Snapshot{Subflows: []Subflow{}, Totals: []Total{}}
 	names := loader.NetnsNames()
 	now, err := monotonic()
 	if err != nil {
