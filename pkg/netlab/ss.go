@@ -5,6 +5,7 @@ package netlab
 import (
 	"context"
 	"fmt"
+	"math"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -167,7 +168,7 @@ func (s *Socket) parseField(name, value string) (err error) {
 
 func milliseconds(value string) (time.Duration, error) {
 	ms, err := strconv.ParseFloat(value, 64)
-	return time.Duration(ms * float64(time.Millisecond)), err
+	return time.Duration(math.Round(ms * float64(time.Millisecond))), err
 }
 
 // parseToken reads a connection's TOKEN, or a subflow's
