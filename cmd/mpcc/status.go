@@ -3,7 +3,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -142,7 +141,7 @@ func (s status) print(w io.Writer) error {
 		fmt.Fprintf(w, "not recorded: %d subflows, %d refreshes of totals, %d refreshes of connections with more than 8 subflows\n",
 			s.Lost.Subflows, s.Lost.Totals, s.Lost.Siblings)
 	}
-	return errors.Join(err)
+	return err
 }
 
 func printSubflow(w io.Writer, f telemetry.Subflow) {
