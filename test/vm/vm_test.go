@@ -162,8 +162,8 @@ func bootAndTest(t *testing.T, label string, files map[string]string, args []str
 		t.Errorf("%v\n%s", end.err, rest)
 		return ran
 	}
-	t.Logf("Linux %s under %s: booted in %.1fs, %d tests, %.1fs in all", end.result.Release,
-		end.result.Accel, end.result.Boot.Seconds(), ran, end.result.Total.Seconds())
+	t.Logf("Linux %s under %s: booted in %.1fs (start %d), %d tests, %.1fs in all", end.result.Release,
+		end.result.Accel, end.result.Boot.Seconds(), end.result.Boots, ran, end.result.Total.Seconds())
 	if end.result.Status != 0 && failed == 0 {
 		t.Errorf("the tests ended with status %d though none failed:\n%s", end.result.Status, rest)
 	}
