@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package result
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Metric is a figure that a run gives, of a class unless Of says otherwise.
+type Metric struct {
+	Name   string
+	Title  string
+	Unit   string // "" for a plain number
+	Of     string // what Select.Of names: class, "class or nothing", link, "class/interface", zone
+	Source string // of an energy: model or rapl
+	// values gives one per user; a single one where users have none of their own.
+	values func(r *Run, of string) []float64
+	sum    bool // of the users; else their mean
+}
+
+// What a metric is of.
+const (
+	OfClass     = "class"
+	OfClasses   = "class or nothing" // nothing: of all users
+	OfLink      = "link"
+	OfInterface = "class/interface"
+	OfZone      = "zone"
+)
+
+// Metrics lists them in the order of the report.
+var Metrics = []Metric{
+	{Name: "goodput", Title: "goodput per user", Unit: "Mbit/s", Of: OfClasses, values: perUser(goodput)},
+	{Name: "total_goodput", Title: "goodput of all", Unit: "Mbit/s", Of: OfClasses, values: perUser(goodput), sum: true},
+	{Name: "path_goodput", Title: "acknowledged on the interface per user", Unit: "Mbit/s", Of: OfInterface, values: pathGoodput},
+	{Name: "fairness", Title: "Jain's index of goodput", Of: OfClasses, values: fairness},
+	{Name: "completion", Title: "completion time", Unit: "s", Of: OfClasses, values: perUser(completion)},
+	{Name: "loss", Title: "loss at the queue", Unit: "%", Of: OfLink, values: loss},
+	{Name: "marked", Title: "marked at the queue", Unit: "%", Of: OfLink, values: marked},
+	{Name: "srtt", Title: "smoothed RTT", Unit: "ms", Of: OfClasses, values: perUser(srtt)},
+	{Name: "out_of_order", Title: "out of order per 100 packets", Of: OfClasses, values: perUser(outOfOrder)},
+	{Name: "reinjected", Title: "reinjected per 100 packets", Of: OfClasses, values: perUser(reinjected)},
+	{Name: "energy", Title: "energy per user", Unit: "J", Of: OfClasses, Source: SourceModel, values: perUser(joules)},
+	{Name: "total_energy", Title: "energy of all", Unit: "J", Of: OfClasses, Source: SourceModel, values: perUser(joules), sum: true},
+	{Name: "power", Title: "power per user", Unit: "W", Of: OfClasses, Source: SourceModel, values: perUser(power)},
+	{Name: "energy_per_bit", Title: "energy per bit", Unit: "nJ/bit", Of: OfClasses, Source: SourceModel, values: perUser(energyPerBit)},
+	{Name: "efficiency", Title: "energy efficiency", Unit: "Mbit/J", Of: OfClasses, Source: SourceModel, values: perUser(efficiency)},
+	{Name: "rapl_energy", Title: "energy of the host", Unit: "J", Of: OfZone, Source: SourceRAPL, values: zoneEnergy},
+	{Name: "rapl_power", Title: "power of the host", Unit: "W", Of: OfZone, Source: SourceRAPL, values: zonePower},
+}
+
+// FindMetric looks a name up; the error lists what there is.
+func FindMetric(name string) (Metric, error) {
+	i := slices.IndexFunc(Metrics, func(m Metric) bool { return m.Name == name })
+	if i < 0 {
+		names := make([]string, len(Metrics))
+		for i, m := range Metrics {
+			names[i] = m.Name
+		}
+		return Metric{}, fmt.Errorf("unknown metric %q: use one of %s", name, strings.Join(names, ", "))
+	}
+	return Metrics[i], nil
+}
+
+// Values gives the metric of each user that has one, or a single one where it is not the users'.
+func (m Metric) Values(r *Run, of string) []float64 { return m.values(r, of) }
+
+// Value is the run's figure: the users' mean, or sum. False where it was not measured.
+func (m Metric) Value(r *Run, of string) (float64, bool) {
+	values := m.values(r, of)
+	if len(values) == 0 {
+		return 0, false
+	}
+	sum := 0.0
+	for _, v := range values {
+		sum += v
+	}
+	if m.sum {
+		return sum, true
+	}
+	return sum / float64(len(values)), true
+}
+
+// Has lists what the metric can be of in a run, in the run's order.
+func (m Metric) Has(r *Run) []string {
+	var names []string
+	switch m.Of {
+	case OfLink:
+		for _, l := range r.Links {
+			names = append(names, l.Name)
+		}
+	case OfZone:
+		for _, z := range r.RAPL {
+			names = append(names, z.Name)
+		}
+	case OfInterface:
+		for _, c := range r.Classes {
+			interfaces := map[string]bool{}
+			for _, u := range c.Users {
+				for _, s := range u.Subflows {
+					interfaces[s.Interface] = true
+				}
+			}
+			for _, i := range slices.Sorted(maps.Keys(interfaces)) {
+				names = append(names, c.Name+"/"+i)
+			}
+		}
+	default:
+		for _, c := range r.Classes {
+			names = append(names, c.Name)
+		}
+		if m.Of == OfClasses && len(r.Classes) > 1 {
+			names = append(names, "")
+		}
+	}
+	return slices.DeleteFunc(names, func(of string) bool { return len(m.values(r, of)) == 0 })
+}
+
+// measures are all metrics that a run gives.
+func (r *Run) measures() []Measure {
+	all := []Measure{}
+	for _, m := range Metrics {
+		for _, of := range m.Has(r) {
+			value, _ := m.Value(r, of)
+			all = append(all, Measure{m.Name, of, value, m.Unit, m.Source})
+		}
+	}
+	return all
+}
+
+// Agrees says whether p has all the values of part.
+func (p Point) Agrees(part Point) bool {
+	for axis, value := range part {
+		if p[axis] != value {
+			return false
+		}
+	}
+	return true
+}
+
+// Jain is the fairness index (Σx)²/(n·Σx²), 1/n to 1; 1 for nothing, and where all are 0.
+func Jain(x []float64) float64 {
+	sum, squares := 0.0, 0.0
+	for _, v := range x {
+		sum += v
+		squares += v * v
+	}
+	if squares == 0 {
+		return 1
+	}
+	return sum * sum / (float64(len(x)) * squares)
+}
+
+type userMetric func(r *Run, u *User) (float64, bool)
+
+func perUser(of userMetric) func(*Run, string) []float64 {
+	return func(r *Run, class string) []float64 {
+		var values []float64
+		for _, c := range r.Classes {
+			if class != "" && c.Name != class {
+				continue
+			}
+			for i := range c.Users {
+				if v, ok := of(r, &c.Users[i]); ok {
+					values = append(values, v)
+				}
+			}
+		}
+		return values
+	}
+}
+
+func goodput(_ *Run, u *User) (float64, bool) { return u.rate() / 1e6, u.Active > 0 }
+
+// rate is the goodput in bit/s.
+func (u *User) rate() float64 {
+	if u.Active <= 0 {
+		return 0
+	}
+	return float64(u.Bytes) * 8 / u.Active
+}
+
+// completion is the mean over the user's files; false if any of them was not complete, because the mean of
+// the others would flatter.
+func completion(_ *Run, u *User) (float64, bool) {
+	sum := 0.0
+	for _, t := range u.Transfers {
+		if t.Seconds == nil {
+			return 0, false
+		}
+		sum += *t.Seconds
+	}
+	return sum / float64(len(u.Transfers)), len(u.Transfers) > 0
+}
+
+// srtt weighs the subflows by what they carried.
+func srtt(_ *Run, u *User) (float64, bool) {
+	sum, bytes := 0.0, 0.0
+	for _, s := range u.Subflows {
+		sum += s.SRTT * float64(s.Bytes)
+		bytes += float64(s.Bytes)
+	}
+	return sum / bytes, bytes > 0
+}
+
+func outOfOrder(_ *Run, u *User) (float64, bool) { return percent(u.OutOfOrder, u.Received) }
+func reinjected(_ *Run, u *User) (float64, bool) { return percent(u.Reinjected, u.Received) }
+
+func percent(part, whole *uint64) (float64, bool) {
+	if part == nil || whole == nil || *whole == 0 {
+		return 0, false
+	}
+	return 100 * float64(*part) / float64(*whole), true
+}
+
+func joules(_ *Run, u *User) (float64, bool) {
+	if u.Energy == nil {
+		return 0, false
+	}
+	return u.Energy.Joules, true
+}
+
+func power(r *Run, u *User) (float64, bool) {
+	j, ok := joules(r, u)
+	return j / u.Active, ok && u.Active > 0
+}
+
+func energyPerBit(r *Run, u *User) (float64, bool) {
+	j, ok := joules(r, u)
+	return j * 1e9 / (8 * float64(u.Bytes)), ok && u.Bytes > 0
+}
+
+func efficiency(r *Run, u *User) (float64, bool) {
+	j, ok := joules(r, u)
+	return 8 * float64(u.Bytes) / 1e6 / j, ok && j > 0
+}
+
+func pathGoodput(r *Run, of string) []float64 {
+	class, name, _ := strings.Cut(of, "/")
+	return perUser(func(r *Run, u *User) (float64, bool) {
+		sum, found := uint64(0), false
+		for _, s := range u.Subflows {
+			if s.Interface == name {
+				sum, found = sum+s.Bytes, true
+			}
+		}
+		return float64(sum) * 8 / 1e6 / r.Measured, found && r.Measured > 0
+	})(r, class)
+}
+
+func fairness(r *Run, class string) []float64 {
+	rates := perUser(goodput)(r, class)
+	if len(rates) == 0 {
+		return nil
+	}
+	return []float64{Jain(rates)}
+}
+
+func ofLink(r *Run, name string, count func(Queue) uint64) []float64 {
+	for _, l := range r.Links {
+		if passed := l.Queue.Sent + l.Queue.Dropped; l.Name == name && passed > 0 {
+			return []float64{100 * float64(count(l.Queue)) / float64(passed)}
+		}
+	}
+	return nil
+}
+
+func loss(r *Run, link string) []float64 {
+	return ofLink(r, link, func(q Queue) uint64 { return q.Dropped })
+}
+
+func marked(r *Run, link string) []float64 {
+	return ofLink(r, link, func(q Queue) uint64 { return q.Marked })
+}
+
+func zoneEnergy(r *Run, name string) []float64 {
+	for _, z := range r.RAPL {
+		if z.Name == name {
+			return []float64{z.Joules}
+		}
+	}
+	return nil
+}
+
+func zonePower(r *Run, name string) []float64 {
+	values := zoneEnergy(r, name)
+	if r.Measured <= 0 {
+		return nil
+	}
+	for i := range values {
+		values[i] /= r.Measured
+	}
+	return values
+}

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package result is what an experiment leaves behind: a folder with results.json and samples as CSV.
+// docs/results-format.md describes both.
+package result
+
+import "time"
+
+// Version is that of results.json. A reader refuses any other.
+const Version = 1
+
+// Format tells results.json from other JSON.
+const Format = "mpcc results"
+
+// Result is results.json. Units are in the keys; a null was not measured.
+type Result struct {
+	Format   string    `json:"format"`
+	Version  int       `json:"version"`
+	Tool     string    `json:"tool"`   // mpcc's version
+	Kernel   string    `json:"kernel"` // release that ran it
+	Started  time.Time `json:"started"`
+	Seconds  float64   `json:"elapsed_seconds"`
+	Seed     uint64    `json:"seed"`  // the runs' seeds come from it
+	Quick    bool      `json:"quick"` // phases were shortened: good for a look, not for a figure
+	Scenario Scenario  `json:"scenario"`
+	Sweep    []Axis    `json:"sweep"`  // in the order of the report
+	Expect   Expect    `json:"expect"` // what the paper says
+	Runs     []Run     `json:"runs"`
+}
+
+// Scenario is the file that was run.
+type Scenario struct {
+	Name   string   `json:"name"`
+	Title  string   `json:"title"`
+	Source string   `json:"source"` // the paper and where in it
+	Notes  []string `json:"notes"`  // what stands in for what the paper had, and other limits
+	YAML   string   `json:"yaml"`   // after what the command line changed
+}
+
+// Axis is one parameter that a sweep varies.
+type Axis struct {
+	Name   string   `json:"name"`
+	Values []string `json:"values"`
+}
+
+// Point is a place in the sweep: a value for each axis. In a Select it may leave axes out.
+type Point map[string]string
+
+// Run is one repeat at one point.
+type Run struct {
+	Point    Point     `json:"point"`
+	Repeat   int       `json:"repeat"` // from 0
+	Seed     uint64    `json:"seed"`
+	Warmup   float64   `json:"warmup_seconds"`
+	Measured float64   `json:"measured_seconds"`
+	Links    []Link    `json:"links"`
+	Classes  []Class   `json:"classes"`
+	RAPL     []Zone    `json:"rapl"`    // empty where the machine has none
+	Samples  string    `json:"samples"` // CSV in the folder, "" without samples
+	Warnings []string  `json:"warnings"`
+	Measures []Measure `json:"measures"` // every metric that the run gives; Folder.Write fills it
+}
+
+// Measure is one metric of a run.
+type Measure struct {
+	Metric string  `json:"metric"`
+	Of     string  `json:"of"`
+	Value  float64 `json:"value"`
+	Unit   string  `json:"unit"`
+	Source string  `json:"source,omitempty"` // of an energy: model or rapl
+}
+
+// Link is one direction of a link.
+type Link struct {
+	Name     string  `json:"name"` // as published and claimed values name it
+	From     string  `json:"from"`
+	To       string  `json:"to"`
+	Asked    Quality `json:"asked"`
+	Measured Quality `json:"measured"` // before any traffic, to believe the rest
+	Qdisc    string  `json:"qdisc"`    // as tc shows it
+	Queue    Queue   `json:"queue"`    // during the measured phase
+}
+
+// Quality is what a link does to packets; null = not asked, or not measured.
+type Quality struct {
+	Rate  *float64 `json:"rate_bps"`
+	Delay *float64 `json:"delay_ms"` // one way
+	Loss  *float64 `json:"loss"`     // 0 to 1
+}
+
+// Queue counts packets at a link's queue.
+type Queue struct {
+	Sent    uint64 `json:"sent_packets"`
+	Dropped uint64 `json:"dropped_packets"`
+	Marked  uint64 `json:"marked_packets"` // by ECN
+}
+
+// Class is users of a kind.
+type Class struct {
+	Name      string `json:"name"`
+	Multipath bool   `json:"multipath"`
+	CC        string `json:"cc"`
+	Scheduler string `json:"scheduler"` // "" = the kernel's default
+	Users     []User `json:"users"`
+}
+
+// User is one user's traffic in the measured phase.
+type User struct {
+	Bytes      uint64     `json:"bytes"`          // of payload, at the receiver
+	Active     float64    `json:"active_seconds"` // in which there was something to transfer
+	Goodput    float64    `json:"goodput_bps"`    // bytes in the active time; Folder.Write fills it
+	Transfers  []Transfer `json:"transfers"`      // files, in the order of their start; empty for endless traffic
+	Subflows   []Subflow  `json:"subflows"`
+	OutOfOrder *uint64    `json:"out_of_order_packets"` // that waited in the receiver's out-of-order queue
+	Received   *uint64    `json:"received_packets"`
+	Reinjected *uint64    `json:"reinjected_packets"` // sent again on another subflow
+	Energy     *Energy    `json:"energy"`             // null without a profile for the user's interfaces
+}
+
+// Transfer is one file.
+type Transfer struct {
+	Start   float64  `json:"start_seconds"` // since the measured phase began
+	Bytes   uint64   `json:"bytes"`
+	Seconds *float64 `json:"completion_seconds"` // null: not complete when the run ended
+}
+
+// Subflow is what one subflow, or a plain TCP connection, did in the measured phase.
+type Subflow struct {
+	ID        int     `json:"id"`        // from 1, unique among the user's
+	Interface string  `json:"interface"` // the user's
+	Bytes     uint64  `json:"bytes_acked"`
+	Retrans   uint64  `json:"segments_retransmitted"`
+	Cwnd      float64 `json:"mean_cwnd_packets"`
+	SRTT      float64 `json:"mean_srtt_ms"`
+}
+
+// Where an energy comes from.
+const (
+	SourceModel = "model" // P = b·x + theta
+	SourceRAPL  = "rapl"
+)
+
+// Energy is joules and their source.
+type Energy struct {
+	Joules float64 `json:"joules"`
+	Source string  `json:"source"` // model or rapl
+}
+
+// Zone is what one RAPL zone used in the measured phase. Zones contain each other: never add them.
+type Zone struct {
+	Name string `json:"name"` // package-0
+	Energy
+}
