@@ -18,8 +18,17 @@ type Kind string
 
 // The kinds.
 const (
-	CC Kind = "cc" // tcp_congestion_ops
+	CC    Kind = "cc"    // tcp_congestion_ops
+	Sched Kind = "sched" // mptcp_sched_ops
 )
+
+// Noun is what people call an algorithm of the kind.
+func (k Kind) Noun() string {
+	if k == Sched {
+		return "packet scheduler"
+	}
+	return "congestion control"
+}
 
 // Entry is one algorithm.
 type Entry struct {
@@ -28,7 +37,7 @@ type Entry struct {
 	Title  string
 	Source string // paper and equation
 	Rule   string // in the source's notation
-	// Coupling names the quantity by which the algorithm couples subflows, shown by status.
+	// Coupling names the quantity by which a congestion control couples subflows, shown by status.
 	Coupling string
 	// State is what it keeps per subflow beside the socket's own, in the source's words.
 	State string
@@ -39,6 +48,8 @@ type Entry struct {
 	// Reconstruction is set where the source leaves the rule open, and says what is ours.
 	Reconstruction string
 	Spec           func() (*ebpf.CollectionSpec, error)
+	// Native is a scheduler's object for kernels that have the type themselves; Spec is for mpcc's module.
+	Native func() (*ebpf.CollectionSpec, error)
 }
 
 // Entries lists every algorithm.
@@ -199,6 +210,19 @@ var Entries = []Entry{
 
 // ID is the name that is unique among all kinds, such as cc/lia.
 func (e Entry) ID() string { return string(e.Kind) + "/" + e.Name }
+
+// String is the name that a user has to type: bare where that is unique.
+func (e Entry) String() string { return Short(e.Kind, e.Name) }
+
+// Short is the bare name, with the kind where several kinds have an algorithm of that name.
+func Short(k Kind, name string) string {
+	for _, e := range Entries {
+		if e.Name == name && e.Kind != k {
+			return string(k) + "/" + name
+		}
+	}
+	return name
+}
 
 // Find looks a name up, bare (lia) or with its kind (cc/lia).
 func Find(name string) (Entry, error) {
