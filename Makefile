@@ -36,7 +36,8 @@ deps: ## Install what this machine lacks: Debian packages, Go
 # use into $(2). The maps' types are Go's too.
 BPF2GO := go tool bpf2go -cc $(CLANG) -target bpfel -output-dir
 SHARED_TYPES := $(addprefix -type ,mpcc_subflow mpcc_total_key mpcc_total mpcc_counter_set \
-	mpcc_energy_key mpcc_energy_profile)
+	mpcc_energy_key mpcc_energy_profile mpcc_sched_connection mpcc_sched_total_key \
+	mpcc_sched_total mpcc_sched_counter_set)
 define bpf2go
 	mkdir -p $(1) $(2)
 	rm -f {$(1),$(2)}/*_bpfel.{go,o}

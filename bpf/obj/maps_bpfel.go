@@ -36,6 +36,87 @@ type MapsMpccEnergyProfile struct {
 	ChargedUntilUs uint64
 }
 
+type MapsMpccSchedConnection struct {
+	_               structs.HostLayout
+	OpenedUs        uint64
+	UpdatedUs       uint64
+	Decisions       uint64
+	Waits           uint64
+	Retransmissions uint64
+	Token           uint32
+	Netns           uint32
+	Count           uint32
+	LeftOut         uint32
+	Scheduler       [16]uint8
+	Choice          struct {
+		_         structs.HostLayout
+		Objective [8]struct {
+			_     structs.HostLayout
+			Value struct {
+				_ structs.HostLayout
+				M uint32
+				E int32
+			}
+			Negative uint32
+			Pad      uint32
+		}
+		Order    [8]uint8
+		Bytes    uint64
+		ChosenUs uint64
+		Changes  uint64
+		Count    uint32
+		K        uint32
+	}
+	Subflows [8]struct {
+		_             structs.HostLayout
+		Bytes         uint64
+		Chosen        uint64
+		Retransmitted uint64
+		Full          uint64
+		Refused       uint64
+		Rate          struct {
+			_ structs.HostLayout
+			M uint32
+			E int32
+		}
+		Cost struct {
+			_ structs.HostLayout
+			M uint32
+			E int32
+		}
+		SubflowId uint32
+		Ifindex   uint32
+		WriteSeq  uint32
+		LocalId   uint8
+		RemoteId  uint8
+		Backup    uint8
+		Allowed   uint8
+	}
+}
+
+type MapsMpccSchedCounterSet struct {
+	_               structs.HostLayout
+	LastId          uint64
+	LostConnections uint64
+	LostTotals      uint64
+}
+
+type MapsMpccSchedTotal struct {
+	_               structs.HostLayout
+	Opened          uint64
+	Closed          uint64
+	Decisions       uint64
+	Waits           uint64
+	Retransmissions uint64
+	Bytes           uint64
+}
+
+type MapsMpccSchedTotalKey struct {
+	_         structs.HostLayout
+	Netns     uint32
+	Scheduler [16]uint8
+}
+
 type MapsMpccSubflow struct {
 	_             structs.HostLayout
 	OpenedUs      uint64
@@ -107,10 +188,13 @@ type MapsMpccTotalKey struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	MapsMapMpccCounters = "mpcc_counters"
-	MapsMapMpccEnergy   = "mpcc_energy"
-	MapsMapMpccSubflows = "mpcc_subflows"
-	MapsMapMpccTotals   = "mpcc_totals"
+	MapsMapMpccCounters  = "mpcc_counters"
+	MapsMapMpccEnergy    = "mpcc_energy"
+	MapsMapMpccSchedConn = "mpcc_sched_conn"
+	MapsMapMpccSchedLost = "mpcc_sched_lost"
+	MapsMapMpccSchedSums = "mpcc_sched_sums"
+	MapsMapMpccSubflows  = "mpcc_subflows"
+	MapsMapMpccTotals    = "mpcc_totals"
 )
 
 // LoadMaps returns the embedded CollectionSpec for Maps.
@@ -161,10 +245,13 @@ type MapsProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type MapsMapSpecs struct {
-	MpccCounters *ebpf.MapSpec `ebpf:"mpcc_counters"`
-	MpccEnergy   *ebpf.MapSpec `ebpf:"mpcc_energy"`
-	MpccSubflows *ebpf.MapSpec `ebpf:"mpcc_subflows"`
-	MpccTotals   *ebpf.MapSpec `ebpf:"mpcc_totals"`
+	MpccCounters  *ebpf.MapSpec `ebpf:"mpcc_counters"`
+	MpccEnergy    *ebpf.MapSpec `ebpf:"mpcc_energy"`
+	MpccSchedConn *ebpf.MapSpec `ebpf:"mpcc_sched_conn"`
+	MpccSchedLost *ebpf.MapSpec `ebpf:"mpcc_sched_lost"`
+	MpccSchedSums *ebpf.MapSpec `ebpf:"mpcc_sched_sums"`
+	MpccSubflows  *ebpf.MapSpec `ebpf:"mpcc_subflows"`
+	MpccTotals    *ebpf.MapSpec `ebpf:"mpcc_totals"`
 }
 
 // MapsVariableSpecs contains global variables before they are loaded into the kernel.
@@ -193,16 +280,22 @@ func (o *MapsObjects) Close() error {
 //
 // It can be passed to LoadMapsObjects or ebpf.CollectionSpec.LoadAndAssign.
 type MapsMaps struct {
-	MpccCounters *ebpf.Map `ebpf:"mpcc_counters"`
-	MpccEnergy   *ebpf.Map `ebpf:"mpcc_energy"`
-	MpccSubflows *ebpf.Map `ebpf:"mpcc_subflows"`
-	MpccTotals   *ebpf.Map `ebpf:"mpcc_totals"`
+	MpccCounters  *ebpf.Map `ebpf:"mpcc_counters"`
+	MpccEnergy    *ebpf.Map `ebpf:"mpcc_energy"`
+	MpccSchedConn *ebpf.Map `ebpf:"mpcc_sched_conn"`
+	MpccSchedLost *ebpf.Map `ebpf:"mpcc_sched_lost"`
+	MpccSchedSums *ebpf.Map `ebpf:"mpcc_sched_sums"`
+	MpccSubflows  *ebpf.Map `ebpf:"mpcc_subflows"`
+	MpccTotals    *ebpf.Map `ebpf:"mpcc_totals"`
 }
 
 func (m *MapsMaps) Close() error {
 	return _MapsClose(
 		m.MpccCounters,
 		m.MpccEnergy,
+		m.MpccSchedConn,
+		m.MpccSchedLost,
+		m.MpccSchedSums,
 		m.MpccSubflows,
 		m.MpccTotals,
 	)
