@@ -61,7 +61,8 @@ const (
 
 // Figure is a plot that the report draws. Over names the axis that runs along x: it is needed for lines,
 // and for box and bars where the sweep has more than one. Every other axis that At does not fix gives a
-// series. Traces take the metric cwnd, sequence, srtt or rate.
+// series, and so does every class where Of is empty. Traces take one of TraceMetrics, and are drawn for
+// the first repeat at each point that agrees with At.
 type Figure struct {
 	Title  string `json:"title" yaml:"title"`
 	Source string `json:"source,omitempty" yaml:"source,omitempty"` // the paper's figure that it is like
@@ -69,3 +70,7 @@ type Figure struct {
 	Select `yaml:",inline"`
 	Over   string `json:"over,omitempty" yaml:"over,omitempty"`
 }
+
+// TraceMetrics is what can be drawn over time: window (packets), bytes acknowledged (MB), smoothed RTT (ms),
+// and bytes acknowledged per second (Mbit/s).
+var TraceMetrics = []string{"cwnd", "sequence", "srtt", "throughput"}
