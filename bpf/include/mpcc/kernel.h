@@ -90,6 +90,8 @@ struct dst_entry {
 struct sock {
 	struct sock_common __sk_common;
 	struct dst_entry *sk_dst_cache;
+	int sk_wmem_queued;
+	int sk_sndbuf;
 	unsigned long sk_pacing_rate;
 };
 
@@ -101,6 +103,7 @@ struct inet_connection_sock {
 	struct inet_sock icsk_inet;
 	const struct tcp_congestion_ops *icsk_ca_ops;
 	void *icsk_ulp_data;
+	__u32 icsk_rto; /* jiffies */
 	__u8 icsk_backoff;
 	__u64 icsk_ca_priv[13];
 };
@@ -117,7 +120,13 @@ struct minmax {
 struct tcp_sock {
 	struct inet_connection_sock inet_conn;
 	__u64 tcp_mstamp;
+	__u32 snd_una;
 	__u32 snd_nxt;
+	__u32 write_seq;
+	__u32 packets_out;
+	__u32 sacked_out;
+	__u32 lost_out;
+	__u32 retrans_out;
 	__u64 bytes_sent;
 	__u64 bytes_acked;
 	__u64 bytes_received;
@@ -139,6 +148,7 @@ struct tcp_sock {
 
 struct mptcp_subflow_context {
 	struct list_head node;
+	unsigned long avg_pacing_rate; /* bytes per second, the kernel scheduler's own average */
 	__u32 subflow_id;
 	__u32 request_bkup : 1, backup : 1, closing : 1, stale : 1;
 	__u8 local_id;
@@ -147,8 +157,23 @@ struct mptcp_subflow_context {
 	struct sock *conn;
 };
 
+/* What sendmsg() left in one piece of memory. */
+struct mptcp_data_frag {
+	__u64 data_seq;
+	__u16 data_len;
+	__u16 already_sent;
+};
+
 struct mptcp_sock {
+	struct inet_connection_sock sk;
 	struct list_head conn_list;
+	__u64 write_seq;
+	__u64 snd_una;
+	__u64 snd_nxt;
+	__u64 wnd_end;
+	unsigned long timer_ival; /* jiffies */
+	struct mptcp_data_frag *first_pending;
+	int snd_burst; /* bytes left to the subflow that was chosen */
 	__u32 token;
 };
 

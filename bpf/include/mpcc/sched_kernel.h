@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * What the kernel offers a packet scheduler, and all that differs between kernels.
+ *
+ * A scheduler's table is a struct mptcp_xsched_ops, the type of the module in bpf/kmod, the same on every
+ * kernel that the module serves. Compiled with -DMPCC_NATIVE it is the struct mptcp_sched_ops of kernels
+ * that have such a type themselves (the MPTCP development tree).
+ *
+ * A scheduler defines, after including this,
+ *   int sched_choose(struct mptcp_sock *msk, bool reinject)
+ *       schedules subflows and returns 0, or returns a negative number when none may send now; the kernel
+ *       asks again when an ACK makes room
+ *   void sched_init(struct mptcp_sock *msk), void sched_release(struct mptcp_sock *msk)
+ *       begin and end of each connection, the latter also when the scheduler is long unloaded
+ * and ends with SCHED_OPS(name). It may use sk_storage on msk, and write what the kernel's own scheduler
+ * writes: msk->snd_burst, msk->timer_ival, subflow->avg_pacing_rate; the verifier refuses any other write.
+ *
+ * When it is asked
+ *   reinject = false: the connection has data to send. Called with the connection's lock held, from
+ *   sendmsg() or from an ACK's soft interrupt. Each subflow scheduled then sends until snd_burst bytes
+ *   are gone, its send buffer is full or the data has ended, but at least one fragment (what a sendmsg()
+ *   or several small ones left in one piece of memory, at most 32 KiB). When data is left it is asked again.
+ *   reinject = true: the connection's retransmission timer went off. Called from a worker. Each subflow
+ *   scheduled sends the oldest fragment that is not acknowledged. Subflows that made no progress have been
+ *   looked at before: the kernel marks those stale that did not for several timeouts, and reinjects
+ *   what they held.
+ *   A connection that fell back to TCP asks nobody.
+ *
+ * Sending data twice
+ *   Several subflows scheduled at once do not send the same data: each goes on where the one before stopped.
+ *   The same data goes out again in two ways, both with reinject = true:
+ *   - the oldest fragment, on every subflow scheduled;
+ *   - all that is not acknowledged, once sched_resend() has moved the connection's next byte back: the
+ *     scheduler returns a negative number, is asked with reinject = false until sched_next_seq() is where
+ *     it was, and may choose other subflows than the first time.
+ *   sched_set_timeout() makes the timer go off soon after the next fragment (a timer's tick later at the
+ *   earliest, 1 to 4 ms), provided that snd_burst is used up by then: with data and burst left the kernel
+ *   computes the timeout anew.
+ */
+#ifndef MPCC_SCHED_KERNEL_H
+#define MPCC_SCHED_KERNEL_H
+
+#include "compat.h"
+
+/*
+ * The kernel's functions, by one name each.
+ *   sched_set_scheduled   takes a subflow into the answer, or out of it
+ *   sched_active          may send data: joined, its TCP state allows it, not stale. Takes the mark stale
+ *                         away when something arrived since
+ *   sched_resend          only with reinject = true, and not natively: makes all that was sent and is not
+ *                         acknowledged the next to be sent. False when there is nothing.
+ */
+#ifdef MPCC_NATIVE
+#define MPCC_SCHED_TYPE mptcp_sched_ops
+#define sched_iter bpf_iter_mptcp_subflow
+#define sched_iter_new bpf_iter_mptcp_subflow_new
+#define sched_iter_next bpf_iter_mptcp_subflow_next
+#define sched_iter_destroy bpf_iter_mptcp_subflow_destroy
+#define sched_set_scheduled mptcp_subflow_set_scheduled
+#define sched_active mptcp_subflow_active
+#else
+#define MPCC_SCHED_TYPE mptcp_xsched_ops
+#define sched_iter bpf_iter_mptcp_xsched
+#define sched_iter_new bpf_iter_mptcp_xsched_new
+#define sched_iter_next bpf_iter_mptcp_xsched_next
+#define sched_iter_destroy bpf_iter_mptcp_xsched_destroy
+#define sched_set_scheduled mptcp_xsched_set_scheduled
+#define sched_active mptcp_xsched_active
+#endif
+
+struct sched_iter {
+	__u64 opaque[2];
+} __attribute__((aligned(8)));
+
+extern int sched_iter_new(struct sched_iter *it, struct mptcp_sock *msk) __ksym;
+extern struct mptcp_subflow_context *sched_iter_next(struct sched_iter *it) __ksym;
+extern void sched_iter_destroy(struct sched_iter *it) __ksym;
+extern void sched_set_scheduled(struct mptcp_subflow_context *subflow, bool scheduled) __ksym;
+extern bool sched_active(struct mptcp_subflow_context *subflow) __ksym;
+
+#ifdef MPCC_NATIVE
+extern void mptcp_set_timeout(struct sock *sk) __ksym;
+extern bool bpf_mptcp_subflow_queues_empty(struct sock *sk) __ksym;
+extern void mptcp_pm_subflow_chk_stale(const struct mptcp_sock *msk, struct sock *ssk) __ksym;
+
+/* There this cannot be. */
+static __always_inline bool sched_resend(struct mptcp_sock *msk)
+{
+	return false;
+}
+#else
+extern bool mptcp_xsched_resend(struct mptcp_sock *msk) __ksym;
+#define sched_resend mptcp_xsched_resend
+#endif
+
+static __always_inline struct sched_iter *sched_iter_begin(struct sched_iter *it,
+							   struct mptcp_sock *msk)
+{
+	sched_iter_new(it, msk);
+	return it;
+}
+
+/*
+ * Walks a connection's subflows in the order they were made; the first comes first. A subflow may be
+ * kept and scheduled after the walk. The compiler must see break and return: the iterator is let go there.
+ */
+#define sched_for_each(subflow, msk)                                                         \
+	for (struct sched_iter it_of_##subflow __attribute__((cleanup(sched_iter_destroy))), \
+	     *it_at_##subflow = sched_iter_begin(&it_of_##subflow, msk);                     \
+	     (subflow = sched_iter_next(it_at_##subflow));)
+
+/* A subflow's socket, to read. */
+static __always_inline const struct tcp_sock *
+sched_socket(const struct mptcp_subflow_context *subflow)
+{
+	return bpf_rdonly_cast(subflow->tcp_sock, mpcc_type_id(struct tcp_sock));
+}
+
+static __always_inline bool sched_backup(const struct mptcp_subflow_context *subflow)
+{
+	return mpcc_bits(subflow, backup) || mpcc_bits(subflow, request_bkup);
+}
+
+/* The send buffer takes more; the kernel's scheduler answers "none" where its best subflow's does not. */
+static __always_inline bool sched_memory_free(const struct tcp_sock *tp)
+{
+	const struct sock *sk = &tp->inet_conn.icsk_inet.sk;
+
+	return sk->sk_wmem_queued < sk->sk_sndbuf;
+}
+
+/* All that the subflow got was acknowledged: the kernel retransmits only on such. */
+static __always_inline bool sched_idle(const struct tcp_sock *tp)
+{
+	return tp->snd_una == tp->write_seq;
+}
+
+/* Bytes that the peer's window for the connection still takes; 0 also when it shrank. */
+static __always_inline __u64 sched_window(const struct mptcp_sock *msk)
+{
+	__s64 room = msk->wnd_end - msk->snd_nxt;
+
+	return room > 0 ? room : 0;
+}
+
+/* Where the connection goes on sending: snd_nxt, or less after sched_resend(). */
+static __always_inline __u64 sched_next_seq(const struct mptcp_sock *msk)
+{
+	const struct mptcp_data_frag *head = msk->first_pending;
+
+	return head ? head->data_seq + head->already_sent : msk->snd_nxt;
+}
+
+/*
+ * The connection's retransmission timeout in jiffies, for when its timer is next started: the longest
+ * timeout of the subflows that carry data (icsk_rto), unless something is to be sent twice.
+ */
+static __always_inline void sched_set_timeout(struct mptcp_sock *msk, unsigned long timeout)
+{
+#ifdef MPCC_NATIVE
+	mptcp_set_timeout(&msk->sk.icsk_inet.sk);
+#else
+	msk->timer_ival = timeout;
+#endif
+}
+
+struct MPCC_SCHED_TYPE {
+	int (*get_send)(struct mptcp_sock *msk);
+	int (*get_retrans)(struct mptcp_sock *msk);
+	char name[16];
+	void (*init)(struct mptcp_sock *msk);
+	void (*release)(struct mptcp_sock *msk);
+};
+
+/* Elsewhere the module looks for subflows that went stale. */
+#ifdef MPCC_NATIVE
+#define SCHED_RETRANS_SECTION "struct_ops.s"
+static __always_inline void sched_check_stale(struct mptcp_sock *msk)
+{
+	struct mptcp_subflow_context *subflow;
+
+	sched_for_each(subflow,
+		       msk) if (sched_active(subflow) && !sched_idle(sched_socket(subflow)))
+		mptcp_pm_subflow_chk_stale(msk, subflow->tcp_sock);
+}
+#else
+#define SCHED_RETRANS_SECTION "struct_ops"
+#define sched_check_stale(msk) ((void)(msk))
+#endif
+
+/* The whole of a scheduler's table. One object holds one: the library matches programs by member. */
+#define SCHED_OPS(scheduler)                                      \
+	char LICENSE[] SEC("license") = "Dual BSD/GPL";           \
+	SEC("struct_ops")                                         \
+	int BPF_PROG(mpcc_get_send, struct mptcp_sock *msk)       \
+	{                                                         \
+		return sched_choose(msk, false);                  \
+	}                                                         \
+	SEC(SCHED_RETRANS_SECTION)                                \
+	int BPF_PROG(mpcc_get_retrans, struct mptcp_sock *msk)    \
+	{                                                         \
+		sched_check_stale(msk);                           \
+		return sched_choose(msk, true);                   \
+	}                                                         \
+	SEC("struct_ops")                                         \
+	void BPF_PROG(mpcc_sched_init, struct mptcp_sock *msk)    \
+	{                                                         \
+		sched_init(msk);                                  \
+	}                                                         \
+	SEC("struct_ops")                                         \
+	void BPF_PROG(mpcc_sched_release, struct mptcp_sock *msk) \
+	{                                                         \
+		sched_release(msk);                               \
+	}                                                         \
+	SEC(".struct_ops.link")                                   \
+	struct MPCC_SCHED_TYPE scheduler = {                      \
+		.get_send = (void *)mpcc_get_send,                \
+		.get_retrans = (void *)mpcc_get_retrans,          \
+		.init = (void *)mpcc_sched_init,                  \
+		.release = (void *)mpcc_sched_release,            \
+		.name = #scheduler,                               \
+	};                                                        \
+	_Static_assert(sizeof(#scheduler) <= 16, "the kernel's names are shorter")
+
+#endif
