@@ -27,6 +27,7 @@ type Host struct {
 	ns       netns.NsHandle
 	nl       *netlink.Handle
 	ends     []*end
+	queues   []string // tc lines for the end of Lab.Together
 }
 
 // Name is the name given to Lab.Host or Lab.Router.
@@ -37,9 +38,7 @@ func (h *Host) Namespace() string { return namespacePrefix(h.lab.id) + h.name }
 
 func newHost(l *Lab, name string, forwards bool) (_ *Host, err error) {
 	h := &Host{lab: l, name: name, forwards: forwards}
-	// ip rather than netns.NewNamed: it shares /run/netns between mount
-	// namespaces first, without which names get stuck below a second mount.
-	if err := runTool("ip", "netns", "add", h.Namespace()); err != nil {
+	if err := newNamespace(h.Namespace(), len(l.hosts) == 0); err != nil {
 		return nil, err
 	}
 	if h.ns, err = netns.GetFromName(h.Namespace()); err != nil {
@@ -55,6 +54,33 @@ func newHost(l *Lab, name string, forwards bool) (_ *Host, err error) {
 		return nil, err
 	}
 	return h, nil
+}
+
+// newNamespace makes a namespace. ip makes the first of a lab rather than
+// netns.NewNamed: it shares /run/netns between mount namespaces, without which
+// names get stuck below a second mount. A process for each would take long.
+func newNamespace(name string, first bool) error {
+	if first {
+		return runTool("ip", "netns", "add", name)
+	}
+	return onOwnThread(func() error {
+		ns, err := netns.NewNamed(name)
+		if err != nil {
+			return fmt.Errorf("make the namespace: %w", err)
+		}
+		return ns.Close()
+	})
+}
+
+// onOwnThread runs f on a thread that ends with it, and so may leave its
+// namespace.
+func onOwnThread(f func() error) error {
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // and never unlocked
+		done <- f()
+	}()
+	return <-done
 }
 
 func (h *Host) prepare() error {
@@ -81,12 +107,14 @@ func (h *Host) prepare() error {
 			[2]string{"net.ipv6.conf.all.disable_ipv6", "1"},
 			[2]string{"net.ipv6.conf.default.disable_ipv6", "1"})
 	}
-	for _, s := range sysctls {
-		if err := h.Sysctl(s[0], s[1]); err != nil {
-			return err
+	return h.Do(func() error {
+		for _, s := range sysctls {
+			if err := writeSysctl(s[0], s[1]); err != nil {
+				return err
+			}
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // Do runs f on an OS thread that is inside the host's namespace, and returns
@@ -123,10 +151,17 @@ func (h *Host) Do(f func() error) error {
 // Sysctl sets a network setting of this host, named with dots, for example
 // "net.ipv4.tcp_congestion_control".
 func (h *Host) Sysctl(key, value string) error {
+	if err := h.Do(func() error { return writeSysctl(key, value) }); err != nil {
+		return fmt.Errorf("netlab: %s: %w", h.name, err)
+	}
+	return nil
+}
+
+// writeSysctl sets a network setting of the thread's namespace.
+func writeSysctl(key, value string) error {
 	path := filepath.Join("/proc/sys", filepath.FromSlash(strings.ReplaceAll(key, ".", "/")))
-	err := h.Do(func() error { return os.WriteFile(path, []byte(value), 0) })
-	if err != nil {
-		return fmt.Errorf("netlab: %s: set %s=%s: %w", h.name, key, value, err)
+	if err := os.WriteFile(path, []byte(value), 0); err != nil {
+		return fmt.Errorf("set %s=%s: %w", key, value, err)
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"strings"
 	"time"
 
 	"github.com/vishvananda/netlink"
@@ -18,15 +19,45 @@ import (
 //
 // A packet meets them in this order: loss, then delay, then the queue and the
 // rate; one queue for delay and rate would count packets in flight as waiting.
+// At most one of Queue, QueueBytes and RED says what the queue is.
 // Where the kernel has no netem the queue is the sender's own, and its TCP
 // waits for room there instead of filling it up (TCP small queues): put a
 // router before a bottleneck that is to overflow.
 type Shape struct {
-	Rate   uint64        // bit/s of Ethernet frames (payload, headers and 14 bytes each); 0: unlimited
-	Queue  int           // packets that wait for the rate (without netem: that many times 1514 bytes); 0: 100; the rest is dropped
-	Delay  time.Duration // one way, 1 µs to 4 s
-	Jitter time.Duration // the delay varies evenly by ± this much, which reorders packets
-	Loss   float64       // percent of packets lost at random, 0 to 100
+	Rate       uint64        // bit/s of Ethernet frames (payload, headers and 14 bytes each); 0: unlimited
+	Queue      int           // packets that wait for the rate (without netem: that many times 1514 bytes); 0: 100; the rest is dropped
+	QueueBytes int           // bytes that wait instead, at least 1514
+	RED        *RED          // drops early instead
+	Delay      time.Duration // one way, 1 µs to 4 s
+	Jitter     time.Duration // the delay varies evenly by ± this much, which reorders packets
+	Loss       float64       // percent of packets lost at random, 0 to 100
+}
+
+// RED drops packets before the queue is full. The chance that it takes a packet
+// follows the average queue: 0 up to Min, evenly up to Prob at Max, from there
+// evenly up to 1 at End, and 1 beyond. As RED has it, drops are spaced evenly
+// rather than at random, so up to twice as many as the chance says are dropped.
+//
+// The kernel's RED knows one rise. Two of them in a row follow both: one from
+// Min, one from Max, within 0.05 of the curve where Prob is 0.1 and Max halfway
+// between Min and End.
+type RED struct {
+	Min, Max int     // packets of 1514 bytes
+	Prob     float64 // above 0, at most 1
+	End      int     // packets of 1514 bytes; 0: the same as Max
+	ECN      bool    // mark what can be marked instead of dropping it
+}
+
+func (r *RED) check() error {
+	switch {
+	case r.Min < 1 || r.Max <= r.Min:
+		return fmt.Errorf("RED from %d to %d packets: use at least 1, then more", r.Min, r.Max)
+	case !(r.Prob > 0 && r.Prob <= 1):
+		return fmt.Errorf("RED's chance %v: use more than 0, at most 1", r.Prob)
+	case r.End != 0 && r.End < r.Max:
+		return fmt.Errorf("RED's end %d: use 0, or at least its second threshold %d", r.End, r.Max)
+	}
+	return nil
 }
 
 // frame is a full Ethernet frame at the veth MTU of 1500 bytes.
@@ -40,16 +71,32 @@ func (s Shape) check() error {
 		return fmt.Errorf("rate %d bit/s: use 0 for unlimited, or at least 8000", s.Rate)
 	case s.Queue < 0:
 		return fmt.Errorf("queue %d: use 0 for the default, or at least 1", s.Queue)
-	case s.Queue > 0 && s.Rate == 0:
-		return fmt.Errorf("queue %d without a rate: nothing would ever wait in it", s.Queue)
+	case s.QueueBytes != 0 && s.QueueBytes < frame:
+		return fmt.Errorf("queue of %d bytes: use at least %d", s.QueueBytes, frame)
+	case s.Rate == 0 && s.queues() > 0:
+		return fmt.Errorf("queue %d without a rate: nothing would ever wait in it", max(s.Queue, s.QueueBytes))
+	case s.queues() > 1:
+		return errors.New("more than one of a queue in packets, a queue in bytes and RED")
 	case s.Delay < 0 || s.Delay > 4*time.Second:
 		return fmt.Errorf("delay %v: use 0 to 4s", s.Delay)
 	case s.Jitter < 0 || s.Jitter > s.Delay:
 		return fmt.Errorf("jitter %v: use 0 to the delay, %v", s.Jitter, s.Delay)
 	case !(s.Loss >= 0 && s.Loss <= 100):
 		return fmt.Errorf("loss %v %%: use 0 to 100", s.Loss)
+	case s.RED != nil:
+		return s.RED.check()
 	}
 	return nil
+}
+
+// queues counts the ways in which the queue is described.
+func (s Shape) queues() (n int) {
+	for _, given := range []bool{s.Queue > 0, s.QueueBytes > 0, s.RED != nil} {
+		if given {
+			n++
+		}
+	}
+	return n
 }
 
 // netemWords names the parts of s that only netem can do.
@@ -98,6 +145,7 @@ type end struct {
 	dev    string
 	nl     netlink.Link
 	addr   netip.Addr
+	more   []netip.Addr // from AddAddrs
 	subnet netip.Prefix
 	table  int   // this address's own routing table; 0 on routers
 	shape  Shape // of what this end sends
@@ -106,8 +154,9 @@ type end struct {
 }
 
 // Link joins a and b. The n-th link of a lab is subnet 10.x.y.0/24 with
-// n = 256·x + y, counted from 1; a has address 1 in it and b address 2. Hosts
-// reach addresses beyond their own links after Route.
+// n = 256·x + y, counted from 1; a has address 1 in it and b address 2, and
+// AddAddrs gives them 64 to 127 and 128 to 191. Hosts reach addresses beyond
+// their own links after Route.
 func (l *Lab) Link(a, b *Host, o LinkOpts) (*Link, error) {
 	link, err := l.link(a, b, o)
 	if err != nil {
@@ -239,6 +288,103 @@ func (k *Link) Addr(h *Host) netip.Addr { return k.end(h).addr }
 // Interface is the name of the link's interface on h, one of its hosts.
 func (k *Link) Interface(h *Host) string { return k.end(h).dev }
 
+// moreBits is the length of the prefix of an end's further addresses.
+const moreBits = 26
+
+// AddAddrs gives h, one of the link's hosts, n further addresses on it, up to
+// 64 in all. Where several shortest paths lead to h, each address has a path
+// chosen for it as a hash would; so subflows to several of them spread out.
+// Call it before Route.
+func (k *Link) AddAddrs(h *Host, n int) ([]netip.Addr, error) {
+	e := k.end(h)
+	if len(e.more)+n > 64 {
+		return nil, fmt.Errorf("netlab: %s on %s: %d further addresses: it can have 64", e.dev, h.name, len(e.more)+n)
+	}
+	next := e.morePrefix().Addr()
+	if len(e.more) > 0 {
+		next = e.more[len(e.more)-1].Next()
+	}
+	for range n {
+		ip := &net.IPNet{IP: next.AsSlice(), Mask: net.CIDRMask(24, 32)}
+		if err := h.nl.AddrAdd(e.nl, &netlink.Addr{IPNet: ip}); err != nil {
+			return nil, fmt.Errorf("netlab: %s on %s: add address %v: %w", e.dev, h.name, next, err)
+		}
+		if err := e.addRule(next); err != nil {
+			return nil, fmt.Errorf("netlab: %s on %s: %w", e.dev, h.name, err)
+		}
+		e.more = append(e.more, next)
+		next = next.Next()
+	}
+	return e.more[len(e.more)-n:], nil
+}
+
+// morePrefix holds what AddAddrs adds.
+func (e *end) morePrefix() netip.Prefix {
+	b := e.subnet.Addr().As4()
+	b[3] = 64
+	if e == e.link.ends[1] {
+		b[3] = 128
+	}
+	return netip.PrefixFrom(netip.AddrFrom4(b), moreBits)
+}
+
+// QueueStats counts the packets of one direction of a link since it was made,
+// or since its queue was last replaced by one of another kind.
+type QueueStats struct {
+	Sent    uint64 // that left the queue
+	Dropped uint64 // by the queue: it was full, or RED
+	Marked  uint64 // by RED, with ECN
+	Backlog uint64 // that wait now
+}
+
+// Stats reads the queue of one direction, which must have a rate.
+func (k *Link) Stats(d Dir) (QueueStats, error) {
+	var q QueueStats
+	e := k.ends[d]
+	qdiscs, err := e.host.nl.QdiscList(e.nl)
+	if err != nil {
+		return q, fmt.Errorf("netlab: read the queues of %s on %s: %w", e.dev, e.host.name, err)
+	}
+	type counts struct{ dropped, overlimit uint64 }
+	red := map[uint16]counts{}
+	found := false
+	for _, qdisc := range qdiscs {
+		a := qdisc.Attrs()
+		if a.Statistics == nil || a.Statistics.Basic == nil || a.Statistics.Queue == nil {
+			continue
+		}
+		major, _ := netlink.MajorMinor(a.Handle)
+		if major == queueHandle {
+			found = true
+			q.Sent, q.Dropped, q.Backlog = uint64(a.Statistics.Basic.Packets), uint64(a.Statistics.Queue.Drops), uint64(a.Statistics.Queue.Qlen)
+		}
+		if qdisc.Type() == "red" {
+			red[major] = counts{uint64(a.Statistics.Queue.Drops), uint64(a.Statistics.Queue.Overlimits)}
+		}
+	}
+	if !found {
+		return q, fmt.Errorf("netlab: %s on %s has no queue: give it a rate", e.dev, e.host.name)
+	}
+	// Over its limit RED counts what it takes early, dropped or marked; among
+	// its drops are those of the RED below it.
+	for major, c := range red {
+		if early := c.dropped - red[major+1].dropped; c.overlimit > early {
+			q.Marked += c.overlimit - early
+		}
+	}
+	return q, nil
+}
+
+// Qdiscs is what tc shows of one direction's queues.
+func (k *Link) Qdiscs(d Dir) (string, error) {
+	e := k.ends[d]
+	out, err := e.host.Command(e.link.lab.ctx, "tc", "qdisc", "show", "dev", e.dev).CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("netlab: %s: %w", e.host.name, toolError("tc", "qdisc show dev "+e.dev, out, err))
+	}
+	return strings.TrimSpace(string(out)), nil
+}
+
 func (k *Link) end(h *Host) *end {
 	for _, e := range k.ends {
 		if e.host == h {
@@ -274,7 +420,9 @@ func (e *end) set(s Shape) error {
 			}
 		}
 	}
-	if err := e.host.batch("tc", script); err != nil {
+	if e.link.lab.together {
+		e.host.queues = append(e.host.queues, script...)
+	} else if err := e.host.batch("tc", script); err != nil {
 		return err
 	}
 	e.queues, e.shape = queues, s

@@ -4,6 +4,7 @@ package netlab
 
 import (
 	"fmt"
+	"hash/fnv"
 	"net"
 	"net/netip"
 	"slices"
@@ -22,12 +23,8 @@ func (e *end) addOwnRoutes() error {
 	if e.table == 0 {
 		return nil
 	}
-	rule := netlink.NewRule()
-	rule.Src = ipNet(netip.PrefixFrom(e.addr, 32))
-	rule.Table = e.table
-	rule.Priority = rulePriority
-	if err := e.host.nl.RuleAdd(rule); err != nil {
-		return fmt.Errorf("add the rule for %v: %w", e.addr, err)
+	if err := e.addRule(e.addr); err != nil {
+		return err
 	}
 	nowhere := &netlink.Route{
 		Dst:      ipNet(netip.MustParsePrefix("0.0.0.0/0")),
@@ -43,6 +40,21 @@ func (e *end) addOwnRoutes() error {
 		Table: e.table,
 		Scope: netlink.SCOPE_LINK,
 	})
+}
+
+// addRule makes what has the source address addr go by the end's own table.
+func (e *end) addRule(addr netip.Addr) error {
+	if e.table == 0 {
+		return nil
+	}
+	rule := netlink.NewRule()
+	rule.Src = ipNet(netip.PrefixFrom(addr, 32))
+	rule.Table = e.table
+	rule.Priority = rulePriority
+	if err := e.host.nl.RuleAdd(rule); err != nil {
+		return fmt.Errorf("add the rule for %v: %w", addr, err)
+	}
+	return nil
 }
 
 func (e *end) addRoute(r netlink.Route) error {
@@ -61,13 +73,14 @@ func ipNet(p netip.Prefix) *net.IPNet {
 // farCost is more than any number of hops.
 const farCost = 1 << 20
 
-// Route gives every host a shortest route to every address of the lab, from
-// each of its own addresses through that address's interface. Call it when the
-// links are made, and again after adding some.
+// Route gives every host and router a shortest route to every address of the
+// lab's hosts, from each of its own addresses through that address's interface.
+// Call it when the links are made, and again after adding some.
 //
 // An address is reached by its own link; where no path leads there, by any
 // link of its host (two hosts with two links between them, say, where the
-// first address of one speaks to the second of the other).
+// first address of one speaks to the second of the other). Of equal ways a
+// host takes the first, and a router the one that a hash of the address says.
 func (l *Lab) Route() error {
 	for _, h := range l.hosts {
 		for _, e := range h.ends {
@@ -75,6 +88,9 @@ func (l *Lab) Route() error {
 		}
 	}
 	for _, dst := range l.hosts {
+		if dst.forwards {
+			continue
+		}
 		byAny := l.hops(dst, dst)
 		for _, target := range dst.ends {
 			byOwn := l.hops(target.peer.host, dst)
@@ -101,43 +117,82 @@ func (l *Lab) Route() error {
 	return nil
 }
 
-// routeTo installs h's routes to the address of target; cost is that of going
+// routeTo installs h's routes to the addresses of target; cost is that of going
 // through one of h's ends, if that leads there at all.
 func (h *Host) routeTo(target *end, cost func(*end) (int, bool)) error {
-	var best *end
+	direct := false
+	var best []*end // of equal cost
 	var bestCost int
 	for _, e := range h.ends {
 		if e == target.peer {
-			// On the same subnet, where the kernel has its own route.
-			best, bestCost = e, -1
+			direct = true // on the same subnet, where the kernel has its own route
 			continue
 		}
 		c, ok := cost(e)
 		if !ok {
 			continue
 		}
-		if e.table != 0 {
-			if err := e.addRoute(e.via(target, e.table)); err != nil {
+		if err := e.addTableRoutes(target); err != nil {
+			return err
+		}
+		switch {
+		case best == nil || c < bestCost:
+			best, bestCost = []*end{e}, c
+		case c == bestCost && h.forwards:
+			best = append(best, e)
+		}
+	}
+	if direct {
+		return nil
+	}
+	switch len(best) {
+	case 0:
+		return nil
+	case 1:
+		for _, dst := range target.prefixes() {
+			if err := best[0].addRoute(best[0].via(dst, unix.RT_TABLE_MAIN)); err != nil {
 				return err
 			}
 		}
-		if best == nil || c < bestCost {
-			best, bestCost = e, c
-		}
-	}
-	if best == nil || best == target.peer {
 		return nil
 	}
-	return best.addRoute(best.via(target, unix.RT_TABLE_MAIN))
+	for _, addr := range append([]netip.Addr{target.addr}, target.more...) {
+		hash := fnv.New32a()
+		hash.Write([]byte(h.name))
+		hash.Write(addr.AsSlice())
+		e := best[int(hash.Sum32()>>8)%len(best)]
+		if err := e.addRoute(e.via(netip.PrefixFrom(addr, 32), unix.RT_TABLE_MAIN)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// via is the route through e to the address of target.
-func (e *end) via(target *end, table int) netlink.Route {
-	return netlink.Route{
-		Dst:   ipNet(netip.PrefixFrom(target.addr, 32)),
-		Gw:    e.peer.addr.AsSlice(),
-		Table: table,
+// addTableRoutes adds to e's own table, if it has one, what leads to target.
+func (e *end) addTableRoutes(target *end) error {
+	if e.table == 0 {
+		return nil
 	}
+	for _, dst := range target.prefixes() {
+		if err := e.addRoute(e.via(dst, e.table)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// prefixes hold all the end's addresses and no other's.
+func (e *end) prefixes() []netip.Prefix {
+	all := []netip.Prefix{netip.PrefixFrom(e.addr, 32)}
+	if len(e.more) > 0 {
+		all = append(all, e.morePrefix())
+	}
+	return all
+}
+
+// via is the route through e to dst.
+func (e *end) via(dst netip.Prefix, table int) netlink.Route {
+	return netlink.Route{Dst: ipNet(dst), Gw: e.peer.addr.AsSlice(), Table: table}
 }
 
 // hops counts the hops from every host to start. Only routers pass packets on,

@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"strconv"
 	"strings"
 
@@ -19,40 +18,98 @@ import (
 // tc gives the queues of s on dev: their kinds from the root on, and the tc
 // lines that make them, or change them where these kinds are in place.
 //
-//	with netem                          without
-//	root 1: netem  loss, delay          root 2: tbf  rate, queue
-//	  └─ 2: netem  rate, queue
+//	with netem                            without
+//	root 1: netem  loss, delay            root 2: tbf  rate, queue
+//	  └─ 2: netem  rate, queue (packets)
+//	     or tbf    rate, queue (bytes)
+//	     or tbf    rate
+//	        └─ 3: red  └─ 4: red          the same
 //
 // netem's rate keeps a clock of its own, so that packets sent late because a
 // timer was late do not slow the next ones; tbf loses what exceeds its bucket,
-// much of the rate on a busy virtual machine.
+// much of the rate on a busy virtual machine. But netem counts its queue in
+// packets alone, and RED has to be below what limits the rate: it takes a
+// moment in which it may not send for an idle one.
 func (s Shape) tc(dev string, netem bool) (kinds string, script []string) {
 	if s.Rate == 0 && !(netem && len(s.netemWords()) > 0) {
 		return "", nil
+	}
+	handle, parent := queueHandle, "root"
+	add := func(format string, args ...any) {
+		line := fmt.Sprintf(format, args...)
+		script = append(script, fmt.Sprintf("qdisc replace dev %s %s handle %d: %s", dev, parent, handle, line))
+		kinds += strings.Fields(line)[0] + " "
+		parent = fmt.Sprintf("parent %d:", handle)
+		handle++
+	}
+	if netem {
+		handle = delayHandle
+		// The limit only has to exceed what can be in flight.
+		line := "netem limit 1000000"
+		if s.Delay > 0 {
+			line += fmt.Sprintf(" delay %dus %dus", s.Delay.Microseconds(), s.Jitter.Microseconds())
+		}
+		if s.Loss > 0 {
+			line += fmt.Sprintf(" loss %g%%", s.Loss)
+		}
+		add("%s", line)
+	}
+	if s.Rate == 0 {
+		return kinds, script
 	}
 	queue := s.Queue
 	if queue == 0 {
 		queue = defaultQueue
 	}
-	if !netem {
+	switch {
+	case s.RED != nil:
+		// A bucket of 10 ms bridges late timers; while packets wait it is empty.
+		add("tbf rate %dbit burst %d limit %d", s.Rate, max(2*frame, s.Rate/8/100), s.RED.limit())
+		for _, line := range s.RED.tc(s.Rate) {
+			add("%s", line)
+		}
+	case s.QueueBytes > 0:
+		add("tbf rate %dbit burst %d limit %d", s.Rate, max(2*frame, s.Rate/8/100), s.QueueBytes)
+	case netem:
+		add("netem rate %dbit limit %d", s.Rate, queue)
+	default:
 		// A bucket of 1 ms, and of the two frames at least that it takes to
 		// reach the rate.
-		return "tbf", []string{fmt.Sprintf("qdisc replace dev %s root handle 2: tbf rate %dbit burst %d limit %d",
-			dev, s.Rate, max(2*frame, s.Rate/8/1000), queue*frame)}
+		add("tbf rate %dbit burst %d limit %d", s.Rate, max(2*frame, s.Rate/8/1000), queue*frame)
 	}
-	// The limit only has to exceed what can be in flight.
-	line := fmt.Sprintf("qdisc replace dev %s root handle 1: netem limit 1000000", dev)
-	if s.Delay > 0 {
-		line += fmt.Sprintf(" delay %dus %dus", s.Delay.Microseconds(), s.Jitter.Microseconds())
+	return kinds, script
+}
+
+// Handles of the qdiscs: of the one that delays, and of the first of those in
+// which packets wait for the rate.
+const (
+	delayHandle = 1
+	queueHandle = 2
+)
+
+func (r *RED) end() int { return max(r.Max, r.End) }
+
+// limit in bytes is more than the average reaches before everything is dropped.
+func (r *RED) limit() int { return 4 * r.end() * frame }
+
+// tc gives the RED qdiscs, the outer first.
+func (r *RED) tc(rate uint64) []string {
+	red := func(from, to int, chance float64) string {
+		line := fmt.Sprintf("red limit %d min %d max %d avpkt %d burst %d bandwidth %dbit probability %g",
+			r.limit(), from*frame, to*frame, frame, (2*from+to)/3+1, rate, min(chance, 0.9999)) // tc cannot say 1
+		if r.ECN {
+			line += " ecn"
+		}
+		return line
 	}
-	if s.Loss > 0 {
-		line += fmt.Sprintf(" loss %g%%", s.Loss)
+	if r.end() == r.Max {
+		return []string{red(r.Min, r.Max, r.Prob)}
 	}
-	if s.Rate == 0 {
-		return "netem", []string{line}
+	slope := r.Prob / float64(r.Max-r.Min)
+	return []string{
+		red(r.Min, r.end(), slope*float64(r.end()-r.Min)),
+		red(r.Max, r.end(), 1),
 	}
-	return "netem netem", []string{line,
-		fmt.Sprintf("qdisc replace dev %s parent 1: handle 2: netem rate %dbit limit %d", dev, s.Rate, queue)}
 }
 
 // probes are the least arguments with which tc takes a qdisc of that kind.
@@ -68,18 +125,12 @@ func Has(qdisc string) error {
 	if args == "" {
 		args = qdisc
 	}
-	done := make(chan error)
-	go func() {
-		// The thread is never unlocked, so it ends with the goroutine and takes
-		// the nameless namespace along.
-		runtime.LockOSThread()
+	return onOwnThread(func() error {
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-			done <- fmt.Errorf("netlab: make a network namespace: %w", err)
-			return
+			return fmt.Errorf("netlab: make a network namespace: %w", err)
 		}
-		done <- runTool("tc", strings.Fields("qdisc add dev lo root "+args)...)
-	}()
-	return <-done
+		return runTool("tc", strings.Fields("qdisc add dev lo root "+args)...)
+	})
 }
 
 // batch runs a script of ip or tc inside the host, up to the first failure.
@@ -129,7 +180,7 @@ func toolPath(name string) string {
 var (
 	// What kernels up to 6.1 and later ones say of a qdisc they have not.
 	noQdisc = regexp.MustCompile(`Specified qdisc (not found|kind is unknown)`)
-	kind    = regexp.MustCompile(`(?:root|parent 1:)(?: handle \d+:)? (\w+)`)
+	kind    = regexp.MustCompile(`(?:root|parent \d:)(?: handle \d+:)? (\w+)`)
 )
 
 // toolError says in one line what failed, in the user's words where they are
