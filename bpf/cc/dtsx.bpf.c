@@ -17,6 +17,7 @@
  */
 #include "mpcc/epsilon.h"
 #include "mpcc/low_floor.h"
+#include "mpcc/prices.h"
 #include "mpcc/state.h"
 #include "mpcc/tunable.h"
 
@@ -32,9 +33,8 @@ struct cc_state {
 
 struct cc_sum {
 	__u32 n;
-	__u32 unpriced; /* subflows without a profile */
-	__u32 cheapest_pj; /* min e */
 	__u32 pad;
+	struct price_sum prices;
 	struct mpcc_num rate; /* sum w / rtt */
 };
 
@@ -49,9 +49,7 @@ static __always_inline void cc_private(struct mpcc_path *p, const struct tcp_soc
 MPCC_PURE int cc_add(struct cc_sum *sum nonnull, const struct mpcc_path *p nonnull)
 {
 	sum->n++;
-	sum->unpriced += !p->price_pj;
-	if (!sum->cheapest_pj || p->price_pj < sum->cheapest_pj)
-		sum->cheapest_pj = p->price_pj;
+	price_add(&sum->prices, p);
 	sum->rate = num_add(sum->rate, path_rate(p));
 	return 0;
 }
@@ -62,9 +60,9 @@ static __always_inline struct mpcc_num price(const struct cc_sum *sum, const str
 	__u64 limit_us8 = ((__u64)p->base_rtt_us + q_target_us) << 3;
 	struct mpcc_num ppm = num_zero();
 
-	if (!sum->unpriced)
+	if (!sum->prices.unpriced)
 		ppm = num_div(num_mul(num_of(k1_ppm), num_of(p->price_pj)),
-			      num_of(sum->cheapest_pj));
+			      num_of(sum->prices.cheapest_pj));
 	if (p->base_rtt_us && p->srtt_us8 > limit_us8)
 		ppm = num_add(ppm, num_of(k2_ppm));
 	return num_div(ppm, num_of(1000000));

@@ -19,6 +19,7 @@
  * letter's abstract (from more to less congested, from dear to cheap paths); hence the inverse.
  */
 #include "mpcc/linked.h"
+#include "mpcc/losses.h"
 #include "mpcc/state.h"
 #include "mpcc/tunable.h"
 
@@ -27,8 +28,7 @@ TUNABLE(ratio, RATIO_INVERSE, "inverse|literal; increase by price_h/price_r or b
 
 struct cc_state {
 	struct mpcc_flow flow;
-	__u64 between_losses; /* bytes, smoothed */
-	__u64 acked_at_loss; /* bytes_acked when the last loss was counted */
+	struct mpcc_losses losses; /* smoothed */
 };
 
 struct cc_sum {
@@ -41,28 +41,13 @@ struct cc_sum {
 	__u32 lossless; /* subflows that have had nothing acknowledged */
 };
 
-/* Bytes. A sibling may meet its next loss between the two readings: then none. */
-static __always_inline __u64 since_loss(const struct tcp_sock *tp, const struct cc_state *state)
-{
-	__u64 acked = tp->bytes_acked, at_loss = state->acked_at_loss;
-
-	return acked > at_loss ? acked - at_loss : 0;
-}
-
 static __always_inline void cc_private(struct mpcc_path *p, const struct tcp_sock *tp,
 				       const struct cc_state *state, const struct cc_state *own)
 {
-	p->bytes_between_losses = state->between_losses;
-	p->bytes_since_loss = since_loss(tp, state);
+	path_losses(p, tp, &state->losses);
 	p->price_pj = state->flow.price_pj;
 }
 #define cc_private cc_private
-
-static __always_inline __u64 loss_interval(const struct mpcc_path *p)
-{
-	return p->bytes_since_loss > p->bytes_between_losses ? p->bytes_since_loss :
-							       p->bytes_between_losses;
-}
 
 /* Whether p is path h rather than the one taken for it so far. */
 static __always_inline bool is_fastest(const struct cc_sum *sum, const struct mpcc_path *p,
@@ -125,19 +110,12 @@ MPCC_PURE int cc_coupling(struct mpcc_coupling *c nonnull, const struct cc_sum *
 	return 0;
 }
 
-/* A second timeout for the same data is not another loss. */
 static __always_inline void cc_on_loss(struct cc_state *state, const struct tcp_sock *tp)
 {
-	__u64 since = since_loss(tp, state);
+	__u64 between = state->losses.between, since = count_loss(&state->losses, tp);
 
-	if (!since || tp->inet_conn.icsk_backoff)
-		return;
-	if (!state->between_losses)
-		state->between_losses = since;
-	else
-		state->between_losses = state->between_losses - state->between_losses / 8 +
-					since / 8;
-	state->acked_at_loss = tp->bytes_acked;
+	if (since)
+		state->losses.between = between ? between - between / 8 + since / 8 : since;
 }
 #define cc_on_loss cc_on_loss
 

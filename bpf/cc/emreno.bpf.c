@@ -11,6 +11,7 @@
  * All but the sentence is ours.
  */
 #include "mpcc/linked.h"
+#include "mpcc/prices.h"
 #include "mpcc/state.h"
 
 struct cc_state {
@@ -19,9 +20,8 @@ struct cc_state {
 
 struct cc_sum {
 	__u32 n;
-	__u32 unpriced; /* subflows without a profile */
-	__u32 cheapest_pj; /* min e */
 	__u32 pad;
+	struct price_sum prices;
 	struct linked_sum linked;
 };
 
@@ -35,9 +35,7 @@ static __always_inline void cc_private(struct mpcc_path *p, const struct tcp_soc
 MPCC_PURE int cc_add(struct cc_sum *sum nonnull, const struct mpcc_path *p nonnull)
 {
 	sum->n++;
-	sum->unpriced += !p->price_pj;
-	if (!sum->cheapest_pj || p->price_pj < sum->cheapest_pj)
-		sum->cheapest_pj = p->price_pj;
+	price_add(&sum->prices, p);
 	linked_add(&sum->linked, p);
 	return 0;
 }
@@ -45,9 +43,9 @@ MPCC_PURE int cc_add(struct cc_sum *sum nonnull, const struct mpcc_path *p nonnu
 static __always_inline struct mpcc_num energy_weight(const struct cc_sum *sum,
 						     const struct mpcc_path *p)
 {
-	if (sum->unpriced)
+	if (sum->prices.unpriced)
 		return num_of(1);
-	return num_div(num_of(sum->cheapest_pj), num_of(p->price_pj));
+	return num_div(num_of(sum->prices.cheapest_pj), num_of(p->price_pj));
 }
 
 MPCC_PURE int cc_step(struct mpcc_step *step nonnull, const struct cc_sum *sum nonnull,

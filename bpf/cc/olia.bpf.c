@@ -15,8 +15,8 @@
  * metric=square. A sibling under another congestion control counts in the sums and in M, but has no l
  * and so never is best.
  */
+#include "mpcc/losses.h"
 #include "mpcc/low_floor.h"
-#include "mpcc/path.h"
 #include "mpcc/state.h"
 #include "mpcc/tunable.h"
 
@@ -25,8 +25,7 @@ TUNABLE(metric, METRIC_RATE, "rate|square; best paths by l/rtt^2 or by l^2/rtt")
 
 struct cc_state {
 	struct mpcc_flow flow;
-	__u64 between_losses; /* bytes */
-	__u64 acked_at_loss; /* bytes_acked when the last loss was counted */
+	struct mpcc_losses losses;
 };
 
 struct cc_sum {
@@ -39,27 +38,17 @@ struct cc_sum {
 	struct mpcc_num best; /* the metric of B */
 };
 
-/* Bytes. A sibling may meet its next loss between the two readings: then none. */
-static __always_inline __u64 since_loss(const struct tcp_sock *tp, const struct cc_state *state)
-{
-	__u64 acked = tp->bytes_acked, at_loss = state->acked_at_loss;
-
-	return acked > at_loss ? acked - at_loss : 0;
-}
-
 static __always_inline void cc_private(struct mpcc_path *p, const struct tcp_sock *tp,
 				       const struct cc_state *state, const struct cc_state *own)
 {
-	p->bytes_between_losses = state->between_losses;
-	p->bytes_since_loss = since_loss(tp, state);
+	path_losses(p, tp, &state->losses);
 }
 #define cc_private cc_private
 
 /* Which path TCP would be fastest on, by the bytes it carries from loss to loss. */
 static __always_inline struct mpcc_num quality(const struct mpcc_path *p)
 {
-	__u64 l = p->bytes_since_loss > p->bytes_between_losses ? p->bytes_since_loss :
-								  p->bytes_between_losses;
+	__u64 l = loss_interval(p);
 	struct mpcc_num per_rtt = num_div(num_of(l), num_of(p->srtt_us8));
 
 	if (metric == METRIC_SQUARE)
@@ -139,15 +128,12 @@ MPCC_PURE int cc_coupling(struct mpcc_coupling *c nonnull, const struct cc_sum *
 	return 0;
 }
 
-/* A second timeout for the same data is not another loss. */
 static __always_inline void cc_on_loss(struct cc_state *state, const struct tcp_sock *tp)
 {
-	__u64 since = since_loss(tp, state);
+	__u64 since = count_loss(&state->losses, tp);
 
-	if (!since || tp->inet_conn.icsk_backoff)
-		return;
-	state->between_losses = since;
-	state->acked_at_loss = tp->bytes_acked;
+	if (since)
+		state->losses.between = since;
 }
 #define cc_on_loss cc_on_loss
 

@@ -13,32 +13,30 @@ import (
 
 // DWC on paths that share nothing and are unlike:
 //
-//	        ┌── 4 Mbit/s, 25 ms, queue 17 ───┐
+//	        ┌── 10 Mbit/s, 10 ms, queue 17 ──┐
 //	client ─┤                                ├─ server
-//	        └── 4 Mbit/s, 125 ms, queue 41 ──┘
+//	        └── 10 Mbit/s, 50 ms, queue 41 ──┘
 //
-// The queues hold two bandwidth-delay products and one, the windows as many
-// packets as with 10 Mbit/s, 10 and 50 ms, where 25 s would be 10 s; a busy
-// machine disturbs these less. Who sees that the subflows lose apart treats each
+// The queues hold two bandwidth-delay products and one. Who sees that the subflows lose apart treats each
 // as Reno does, and has what two uncoupled Reno subflows have; DWC may lose a
 // twentieth while it finds out. Each goodput is that of a connection's first
-// 25 s, with its start; the controls run side by side.
+// 10 s, with its start; the controls run side by side.
 //
 // Subflows that share a bottleneck are apart in a tenth of the looks. Here the
 // slower path has a loss in some five seconds, the first together with the other
 // path's start, and needs two that say so: the bound is a third.
 func TestDWCDisjoint(t *testing.T) {
 	const (
-		rounds   = 2
-		transfer = 25 * time.Second
+		rounds   = 3
+		transfer = 10 * time.Second
 	)
 	load(t, "lia", "dwc")
 	controls := []string{"reno", "lia", "dwc"}
 	nets := map[string]twoPaths{}
 	for _, cc := range controls {
 		nets[cc] = newTwoPaths(t, [2]netlab.Shape{
-			{Rate: 4e6, Delay: 12500 * time.Microsecond, Queue: 17},
-			{Rate: 4e6, Delay: 62500 * time.Microsecond, Queue: 41},
+			{Rate: 10e6, Delay: 5 * time.Millisecond, Queue: 17},
+			{Rate: 10e6, Delay: 25 * time.Millisecond, Queue: 41},
 		})
 	}
 	rate := map[string]float64{}

@@ -8,16 +8,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mpcc/mpcc/pkg/mptcp"
 	"github.com/mpcc/mpcc/pkg/netlab"
 )
 
-// A connection whose two subflows share a bottleneck with somebody's TCP:
-//
-//	client ══ router ── 20 Mbit/s, 20 ms, queue 33 ── server
-//	 rival ─────┘
-//
-// The queue holds one bandwidth-delay product: 20 Mbit/s·20 ms = 33 frames of
+// A connection whose two subflows share a bottleneck of 20 Mbit/s and 20 ms with
+// somebody's TCP. The queue holds one bandwidth-delay product: 20 Mbit/s·20 ms = 33 frames of
 // 1514 bytes, so the bottleneck stays full while windows are halved.
 //
 // Three equal Reno flows take a third each: a connection of two uncoupled
@@ -34,37 +29,18 @@ func TestSharedBottleneck(t *testing.T) {
 		measure = 8 * time.Second
 	)
 	load(t, "lia")
-	lab := newLab(t)
-	client, rival, server := addHost(t, lab, "client"), addHost(t, lab, "rival"), addHost(t, lab, "server")
-	router := addRouter(t, lab, "router")
-	addLink(t, lab, client, router, netlab.Shape{})
-	second := addLink(t, lab, client, router, netlab.Shape{})
-	addLink(t, lab, rival, router, netlab.Shape{})
-	bottleneck := addLink(t, lab, router, server, netlab.Shape{Rate: rate, Delay: 10 * time.Millisecond, Queue: 33})
-	route(t, lab)
-	if err := client.MPTCP(netlab.MPTCPLimits{Subflows: 1},
-		netlab.MPTCPEndpoint{Addr: second.Addr(client), Subflow: true}); err != nil {
-		t.Fatal(err)
-	}
-	if err := server.MPTCP(netlab.MPTCPLimits{Subflows: 1}); err != nil {
-		t.Fatal(err)
-	}
+	n := newSharedBottleneck(t, netlab.Shape{Rate: rate, Delay: 10 * time.Millisecond, Queue: 33})
 
 	// share is the part of the bottleneck that a connection under cc gets.
 	share := func(cc string) float64 {
-		multipath := connect(t, client, server, bottleneck.Addr(server), mptcp.Dial, cc, "")
-		defer multipath.close()
-		single := connect(t, rival, server, bottleneck.Addr(server), mptcp.DialTCP, "reno", "")
-		defer single.close()
-		multipath.stream()
-		single.stream()
-		multipath.join(t, 2)
+		c := n.contend(t, cc, "reno")
+		defer c.close()
 		time.Sleep(settle)
-		start, multi0, single0 := time.Now(), multipath.received.Load(), single.received.Load()
+		c.reset()
 		time.Sleep(measure)
-		multi, single1 := float64(multipath.received.Load()-multi0), float64(single.received.Load()-single0)
-		t.Logf("%s: %.3f of %.1f Mbit/s", cc, multi/(multi+single1), (multi+single1)*8/time.Since(start).Seconds()/1e6)
-		return multi / (multi + single1)
+		multi, single := c.rates()
+		t.Logf("%s: %.3f of %.1f Mbit/s", cc, multi/(multi+single), (multi+single)/1e6)
+		return multi / (multi + single)
 	}
 	var reno, lia float64
 	for range rounds {

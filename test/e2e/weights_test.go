@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"gonum.org/v1/gonum/stat"
+
 	"github.com/mpcc/mpcc/pkg/netlab"
 )
 
@@ -29,13 +31,13 @@ func TestWeightsAtSharedBottleneck(t *testing.T) {
 	load(t, "lia", "ewtcp", "dwc")
 	variants := []struct{ name, cc, weight string }{
 		{"reno", "reno", ""}, {"lia", "lia", ""}, {"dwc", "dwc", ""},
-		{"sqrt", "ewtcp", "sqrt"}, {"fair", "ewtcp", "fair"},
+		{"sqrt", "ewtcp", "sqrt"}, {"fair", "ewtcp", "fair"}, {"sqrt", "ewtcp", "sqrt"}, {"fair", "ewtcp", "fair"},
 	}
 	var nets []sharedBottleneck
 	for range variants {
 		nets = append(nets, newSharedBottleneck(t, netlab.Shape{Rate: 4e6, Delay: 30 * time.Millisecond, Queue: 20}))
 	}
-	share := map[string]float64{}
+	shares := map[string][]float64{}
 	grouped, looks := 0, 0
 	for range rounds {
 		contests := make([]*contest, len(variants))
@@ -62,14 +64,18 @@ func TestWeightsAtSharedBottleneck(t *testing.T) {
 		}
 		for i, c := range contests {
 			multi, single := c.rates()
-			share[variants[i].name] += multi / (multi + single) / rounds
+			shares[variants[i].name] = append(shares[variants[i].name], multi/(multi+single))
 			t.Logf("%s: %.3f of %.1f Mbit/s", variants[i].name, multi/(multi+single), (multi+single)/1e6)
 			c.close()
 		}
 	}
+	share := map[string]float64{}
+	for name, all := range shares {
+		share[name] = stat.Mean(all, nil)
+	}
 	t.Logf("on average %.3v; dwc has its subflows in one group in %d of %d looks", share, grouped, looks)
-	// Theory has 0.63 and 1/2; the rounds of one control spread by a tenth, so only the order is sure.
-	if share["sqrt"] <= share["fair"] {
+	// Theory has 0.13 between them. The rounds of one control spread by a tenth, the mean of six by half of that.
+	if share["sqrt"] < share["fair"]+0.05 {
 		t.Errorf("ewtcp takes %.3f with weight=sqrt and %.3f with weight=fair; theory has 0.63 and 1/2", share["sqrt"], share["fair"])
 	}
 	// The middle of 1/2 and 2/3, and of 1/2 and 1/3.

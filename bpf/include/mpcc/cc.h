@@ -137,7 +137,16 @@ static __always_inline void read_connection(struct mpcc_subflow *s, const struct
 	s->subflow_id = ctx->subflow_id;
 	s->local_id = ctx->local_id;
 	s->remote_id = ctx->remote_id;
-	s->backup = mpcc_bits(ctx, backup) || mpcc_bits(ctx, request_bkup);
+	s->backup = is_backup(ctx);
+}
+
+static __always_inline void read_counters(struct mpcc_subflow *s, const struct tcp_sock *tp)
+{
+	s->bytes_sent = tp->bytes_sent;
+	s->bytes_acked = tp->bytes_acked;
+	s->bytes_received = tp->bytes_received;
+	s->bytes_retrans = tp->bytes_retrans;
+	s->retrans = tp->total_retrans;
 }
 
 /* An atomic operation costs more than a look. */
@@ -222,16 +231,12 @@ static __noinline int refresh(struct sock *sk)
 	read_coupling(sk, s);
 
 	s->updated_us = now;
-	s->bytes_sent = tp->bytes_sent;
-	s->bytes_acked = tp->bytes_acked;
-	s->bytes_received = tp->bytes_received;
-	s->bytes_retrans = tp->bytes_retrans;
+	read_counters(s, tp);
 	s->cwnd = tp->snd_cwnd;
 	s->ssthresh = tp->snd_ssthresh;
 	s->srtt_us8 = tp->srtt_us;
 	s->base_rtt_us = state->flow.base_rtt_us;
 	s->mss = tp->mss_cache;
-	s->retrans = tp->total_retrans;
 	s->losses = state->flow.losses;
 	if (tp->rate_interval_us)
 		s->delivery_rate = (__u64)tp->rate_delivered * tp->mss_cache * 1000000 /
@@ -269,11 +274,7 @@ static __noinline int open_flow(struct sock *sk)
 	s->opened_us = tp->tcp_mstamp;
 	s->updated_us = tp->tcp_mstamp;
 	/* Not ours: what a socket did before it came to this congestion control. */
-	s->bytes_sent = tp->bytes_sent;
-	s->bytes_acked = tp->bytes_acked;
-	s->bytes_received = tp->bytes_received;
-	s->bytes_retrans = tp->bytes_retrans;
-	s->retrans = tp->total_retrans;
+	read_counters(s, tp);
 	read_identity(s, tp);
 	read_interface(tp, &s->ifindex, s->ifname);
 	t = total_of(s);

@@ -41,11 +41,16 @@ static __always_inline void path_of(struct mpcc_path *p, const struct tcp_sock *
 	p->closing = state != TCP_ESTABLISHED && state != TCP_CLOSE_WAIT;
 }
 
+/* The peer's wish and our own count alike, as they do for the kernel's scheduler. */
+static __always_inline bool is_backup(const struct mptcp_subflow_context *ctx)
+{
+	return mpcc_bits(ctx, backup) || mpcc_bits(ctx, request_bkup);
+}
+
 static __always_inline void path_of_subflow(struct mpcc_path *p,
 					    const struct mptcp_subflow_context *ctx)
 {
-	/* The peer's wish and our own count alike, as they do for the kernel's scheduler. */
-	p->backup = mpcc_bits(ctx, backup) || mpcc_bits(ctx, request_bkup);
+	p->backup = is_backup(ctx);
 	p->stale = mpcc_bits(ctx, stale);
 	p->closing |= mpcc_bits(ctx, closing);
 	p->subflow_id = ctx->subflow_id;
