@@ -10,20 +10,18 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/mpcc/mpcc/pkg/catalog"
 )
 
-const defaultSysctl = "/proc/sys/net/ipv4/tcp_congestion_control"
-
-// Default is a network namespace whose default congestion control is one of mpcc's, set by mpcc or not.
+// Default is a network namespace whose default of a kind is one of mpcc's, set by mpcc or not.
 type Default struct {
 	Netns
-	Set      string `json:"set"`
-	Original string `json:"original,omitempty"` // before mpcc changed it; "" where it did not
+	Kind     catalog.Kind `json:"kind"`
+	Set      string       `json:"set"`
+	Original string       `json:"original,omitempty"` // before mpcc changed it; "" where it did not
 }
 
 // Defaults lists the namespaces whose default is one of mpcc's.
@@ -34,12 +32,14 @@ func Defaults() ([]Default, error) {
 	}
 	found := []Default{}
 	err = eachNetns(func(ns Netns) error {
-		now, err := ns.readDefault()
-		if err != nil {
-			return ignoreForbidden(err)
-		}
-		if isOurs(now) {
-			found = append(found, Default{Netns: ns, Set: now, Original: originalIn(records, ns)})
+		for _, p := range plugs {
+			now, err := p.readDefault(ns)
+			if err != nil {
+				return ignoreForbidden(err)
+			}
+			if p.isOurs(now) {
+				found = append(found, Default{ns, p.kind, now, p.originalIn(records, ns)})
+			}
 		}
 		return nil
 	})
@@ -50,12 +50,15 @@ func Defaults() ([]Default, error) {
 // the default still is one of mpcc's, the namespace knows. One that ended may have left its inode number
 // to a new one, which then gets back a default that is not its own but as good as any.
 type record struct {
-	Inode    uint64 `json:"inode"`
-	Original string `json:"original"`
+	Kind     catalog.Kind `json:"kind"`
+	Inode    uint64       `json:"inode"`
+	Original string       `json:"original"`
 }
 
-func originalIn(records []record, ns Netns) string {
-	if i := slices.IndexFunc(records, func(r record) bool { return r.Inode == ns.Inode }); i >= 0 {
+func (r record) isOf(p *plug, ns Netns) bool { return r.Kind == p.kind && r.Inode == ns.Inode }
+
+func (p *plug) originalIn(records []record, ns Netns) string {
+	if i := slices.IndexFunc(records, func(r record) bool { return r.isOf(p, ns) }); i >= 0 {
 		return records[i].Original
 	}
 	return ""
@@ -118,22 +121,9 @@ func resolveAll(o Options) ([]Netns, error) {
 	return all, nil
 }
 
-func (n Netns) readDefault() (value string, err error) {
-	err = n.Do(func() error {
-		b, err := os.ReadFile(defaultSysctl)
-		value = strings.TrimSpace(string(b))
-		return err
-	})
-	return value, err
-}
-
-func (n Netns) writeDefault(value string) error {
-	return n.Do(func() error { return os.WriteFile(defaultSysctl, []byte(value), 0o644) })
-}
-
 // setDefault notes the original default first: a kill in between leaves a note of nothing changed.
-func setDefault(ns Netns, name string) error {
-	now, err := ns.readDefault()
+func (p *plug) setDefault(ns Netns, name string) error {
+	now, err := p.readDefault(ns)
 	if err != nil {
 		return err
 	}
@@ -142,64 +132,67 @@ func setDefault(ns Netns, name string) error {
 		return err
 	}
 	// One of mpcc's that mpcc set goes back to what was there before it, not to itself.
-	if now != name && (!isOurs(now) || originalIn(records, ns) == "") {
-		records = slices.DeleteFunc(records, func(r record) bool { return r.Inode == ns.Inode })
-		if err := writeRecords(append(records, record{Inode: ns.Inode, Original: now})); err != nil {
+	if now != name && (!p.isOurs(now) || p.originalIn(records, ns) == "") {
+		records = slices.DeleteFunc(records, func(r record) bool { return r.isOf(p, ns) })
+		if err := writeRecords(append(records, record{p.kind, ns.Inode, now})); err != nil {
 			return err
 		}
 	}
-	if err := ns.writeDefault(name); err != nil {
-		return fmt.Errorf("make %s the default of %s: %w", name, ns, err)
+	if err := p.writeDefault(ns, name); err != nil {
+		return fmt.Errorf("make %s the default of %s: %w", catalog.Short(p.kind, name), ns, err)
 	}
 	return nil
 }
 
 // renewDefaults has the namespaces whose default is the algorithm look its programs up again: they hold
 // on to those that it had when it became the default.
-func renewDefaults(name string) error {
+func (p *plug) renewDefaults(name string) error {
 	return eachNetns(func(ns Netns) error {
-		now, err := ns.readDefault()
+		now, err := p.readDefault(ns)
 		if err != nil {
 			return ignoreForbidden(err)
 		}
 		if now != name {
 			return nil
 		}
-		return ns.writeDefault(name)
+		return p.writeDefault(ns, name)
 	})
 }
 
 // giveBack replaces every default that has to go by what was there before mpcc changed it or, where mpcc
 // did not (the user did, or a new namespace took over the machine's), by the machine's or the kernel's.
 // Records that are of no more use go: their namespace has ended, or its default is not mpcc's any more.
-func giveBack(hasToGo func(cc string) bool) (restored []Default, err error) {
+func giveBack(hasToGo func(p *plug, name string) bool) (restored []Default, err error) {
 	records, err := readRecords()
 	if err != nil {
 		return nil, err
 	}
 	var kept []record
-	machine := "" // what the first namespace has, and new ones start with
+	machine := map[*plug]string{} // what the first namespace has, and new ones start with
 	err = eachNetns(func(ns Netns) error {
-		original := originalIn(records, ns)
-		now, err := ns.readDefault()
-		if err != nil {
-			if original == "" {
-				err = ignoreForbidden(err)
+		for _, p := range plugs {
+			original := p.originalIn(records, ns)
+			now, err := p.readDefault(ns)
+			if err != nil {
+				if original == "" {
+					err = ignoreForbidden(err)
+				}
+				return err
 			}
-			return err
-		}
-		if hasToGo(now) {
-			d := Default{Netns: ns, Set: now}
-			if d.Original, err = ns.restore(original, machine, hasToGo); err != nil {
-				return fmt.Errorf("give %s its default back: %w", ns, err)
+			if hasToGo(p, now) {
+				d := Default{Netns: ns, Kind: p.kind, Set: now}
+				heirs := append([]string{original, machine[p]}, p.own...)
+				if d.Original, err = p.restore(ns, heirs, hasToGo); err != nil {
+					return fmt.Errorf("give %s its default back: %w", ns, err)
+				}
+				restored = append(restored, d)
+				now = d.Original
+			} else if original != "" && p.isOurs(now) {
+				kept = append(kept, record{p.kind, ns.Inode, original})
 			}
-			restored = append(restored, d)
-			now = d.Original
-		} else if original != "" && isOurs(now) {
-			kept = append(kept, record{Inode: ns.Inode, Original: original})
-		}
-		if machine == "" {
-			machine = now
+			if p.inherited && machine[p] == "" {
+				machine[p] = now
+			}
 		}
 		return nil
 	})
@@ -210,20 +203,16 @@ func giveBack(hasToGo func(cc string) bool) (restored []Default, err error) {
 }
 
 // restore sets the first default that can be had: what was there before may be gone too.
-func (n Netns) restore(original, machine string, hasToGo func(cc string) bool) (set string, err error) {
-	for _, cc := range []string{original, machine, "cubic", "reno"} {
-		if cc == "" || hasToGo(cc) {
+func (p *plug) restore(ns Netns, heirs []string, hasToGo func(p *plug, name string) bool) (set string, err error) {
+	for _, name := range heirs {
+		if name == "" || hasToGo(p, name) {
 			continue
 		}
-		if err = n.writeDefault(cc); err == nil {
-			return cc, nil
+		if err = p.writeDefault(ns, name); err == nil {
+			return name, nil
 		}
 	}
 	return "", err
-}
-
-func isOurs(cc string) bool {
-	return slices.ContainsFunc(catalog.Entries, func(e catalog.Entry) bool { return e.Kind == catalog.CC && e.Name == cc })
 }
 
 // ignoreForbidden passes by the namespaces that a process with less than root's rights cannot enter:

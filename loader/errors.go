@@ -19,7 +19,7 @@ var (
 	ErrNotLoaded = errors.New("not loaded")
 	// ErrNothingLoaded is ErrNotLoaded where no algorithm in particular was asked for.
 	ErrNothingLoaded error = &plainError{
-		message: "nothing is loaded; mpcc load NAME loads a congestion control", kind: ErrNotLoaded,
+		message: "nothing is loaded; mpcc load NAME loads an algorithm", kind: ErrNotLoaded,
 	}
 	// ErrUnsupported is wrapped when this kernel lacks what is needed.
 	ErrUnsupported = errors.New("this kernel cannot do it")
@@ -55,7 +55,7 @@ func usage(format string, args ...any) error {
 }
 
 func notLoaded(e catalog.Entry) error {
-	return &plainError{message: e.Name + " is not loaded; mpcc load " + e.Name + " loads it", kind: ErrNotLoaded}
+	return &plainError{message: fmt.Sprintf("%s is not loaded; mpcc load %s loads it", e, e), kind: ErrNotLoaded}
 }
 
 // explain puts an error of bpf(2) into the user's words. The verifier's log stays in the chain.
@@ -74,7 +74,7 @@ func explain(what string, err error) error {
 	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES):
 		return say(nil, "not permitted; it takes root, or the capabilities CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN")
 	case errors.Is(err, unix.EEXIST):
-		return say(nil, "the name is taken by another congestion control")
+		return say(nil, "the name is taken")
 	case errors.Is(err, unix.ENOMEM):
 		return say(nil, "the kernel is out of memory for BPF")
 	}

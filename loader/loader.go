@@ -5,10 +5,11 @@
 //
 // What it leaves in the system, and nothing else:
 //
-//	/sys/fs/bpf/mpcc/cc/NAME    the link of a loaded congestion control
-//	/sys/fs/bpf/mpcc/maps/NAME  the shared maps
-//	/run/mpcc/lock              held while a command changes something
-//	/run/mpcc/defaults.json     what the changed defaults of namespaces were before
+//	/sys/fs/bpf/mpcc/cc/NAME     the link of a loaded congestion control
+//	/sys/fs/bpf/mpcc/sched/NAME  the link of a loaded packet scheduler
+//	/sys/fs/bpf/mpcc/maps/NAME   the shared maps
+//	/run/mpcc/lock               held while a command changes something
+//	/run/mpcc/defaults.json      what the changed defaults of namespaces were before
 //
 // Every change is ordered so that a process killed between two steps leaves what the next command
 // understands: a record before the change it records, the pin as the last step of a load.
@@ -21,11 +22,10 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
-	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
 
 	"github.com/mpcc/mpcc/pkg/catalog"
 )
@@ -73,7 +73,7 @@ func Load(e catalog.Entry, o Options) (loaded bool, err error) {
 	}
 	if isPinned(e) {
 		if len(o.Set) > 0 {
-			return false, fmt.Errorf("%s is loaded already; to change its tunables say mpcc switch %s --set …", e.Name, e.Name)
+			return false, fmt.Errorf("%s is loaded already; to change its tunables say mpcc switch %s --set …", e, e)
 		}
 	} else {
 		if err := attach(e, o.Set); err != nil {
@@ -82,7 +82,7 @@ func Load(e catalog.Entry, o Options) (loaded bool, err error) {
 		loaded = true
 	}
 	for _, ns := range namespaces {
-		if err := setDefault(ns, e.Name); err != nil {
+		if err := plugOf(e.Kind).setDefault(ns, e.Name); err != nil {
 			return loaded, err
 		}
 	}
@@ -114,9 +114,9 @@ func Switch(e catalog.Entry, o Options) error {
 	if !isPinned(e) {
 		return notLoaded(e)
 	}
-	l, err := link.LoadPinnedLink(linkPath(e), nil)
+	l, err := link.LoadPinnedLink(pinOf(e).path(), nil)
 	if err != nil {
-		return explain("open the link of "+e.Name, err)
+		return explain("open the link of "+e.String(), err)
 	}
 	defer l.Close()
 	coll, err := load(e, o.Set, mapDir)
@@ -124,17 +124,23 @@ func Switch(e catalog.Entry, o Options) error {
 		return err
 	}
 	defer coll.Close()
-	if err := updateLink(l, coll.Maps[e.Name]); err != nil {
-		return explain("switch "+e.Name, err)
+	if err := updateLink(l, coll.Maps[e.Name]); errors.Is(err, unix.EOPNOTSUPP) {
+		return unsupported("switch %s: this kernel's type of %ss cannot replace one in one step; unload it and load it again (connections that start in between have the kernel's own)", e, e.Kind.Noun())
+	} else if err != nil {
+		return explain("switch "+e.String(), err)
 	}
-	return renewDefaults(e.Name)
+	if p := plugOf(e.Kind); p.held {
+		return p.renewDefaults(e.Name)
+	}
+	return nil
 }
 
 // Unloaded tells what Unload did.
 type Unloaded struct {
-	Name     string
+	Kind     catalog.Kind
+	Name     string    // the shortest that tells it apart
 	Restored []Default // the defaults that were given back
-	Live     int       // connections' subflows that run the code until they close
+	Live     int       // subflows or, of a scheduler, connections that run the code until they close
 }
 
 // Unload gives back every default that is the algorithm, then detaches it.
@@ -150,11 +156,11 @@ func Unload(e catalog.Entry) (Unloaded, error) {
 	if !isPinned(e) {
 		return Unloaded{}, errors.Join(notLoaded(e), sweep())
 	}
-	u, err := detach(linkPath(e))
+	u, err := detach(pinOf(e))
 	if err != nil {
 		return u, err
 	}
-	if u.Live, err = countLive(e.Name); err != nil {
+	if u.Live, err = countLive(pinOf(e)); err != nil {
 		return u, err
 	}
 	return u, sweep()
@@ -181,7 +187,7 @@ func UnloadAll() ([]Unloaded, error) {
 		if err != nil {
 			return all, err
 		}
-		u.Live, err = countLive(u.Name)
+		u.Live, err = countLive(pin)
 		if err != nil && !errors.Is(err, ebpf.ErrMapIncompatible) {
 			return all, err
 		}
@@ -195,20 +201,25 @@ func UnloadAll() ([]Unloaded, error) {
 
 // Loaded lists the algorithms that are attached.
 func Loaded() ([]catalog.Entry, error) {
-	names, err := offered()
-	if err != nil {
-		return nil, err
-	}
 	var found []catalog.Entry
-	for _, e := range catalog.Entries {
-		_, err := os.Stat(linkPath(e))
-		if errors.Is(err, fs.ErrNotExist) || !slices.Contains(names, e.Name) {
-			continue
-		}
+	for _, p := range plugs {
+		names, err := p.offered()
 		if err != nil {
-			return nil, explain("see what is loaded", err)
+			return nil, err
 		}
-		found = append(found, e)
+		for _, e := range catalog.Entries {
+			if e.Kind != p.kind || !slices.Contains(names, e.Name) {
+				continue
+			}
+			_, err := os.Stat(pinOf(e).path())
+			if errors.Is(err, fs.ErrNotExist) {
+				continue
+			}
+			if err != nil {
+				return nil, explain("see what is loaded", err)
+			}
+			found = append(found, e)
+		}
 	}
 	return found, nil
 }
@@ -222,20 +233,41 @@ func begin() (unlock func(), err error) {
 	return lock()
 }
 
-func linkPath(e catalog.Entry) string { return filepath.Join(pinDir, string(e.Kind), e.Name) }
+// pin is the link of a loaded algorithm, which may be one that only another version of mpcc knows.
+type pin struct {
+	*plug
+	name string
+}
+
+func pinOf(e catalog.Entry) pin { return pin{plugOf(e.Kind), e.Name} }
+
+func (p pin) path() string { return filepath.Join(pinDir, string(p.kind), p.name) }
+
+func (p pin) String() string { return catalog.Short(p.kind, p.name) }
 
 func isPinned(e catalog.Entry) bool {
-	_, err := os.Stat(linkPath(e))
+	_, err := os.Stat(pinOf(e).path())
 	return err == nil
 }
 
-// pins lists the links, those of algorithms that only another version of mpcc knows too.
-func pins() ([]string, error) { return filepath.Glob(filepath.Join(pinDir, string(catalog.CC), "*")) }
+func pins() ([]pin, error) {
+	var all []pin
+	for _, p := range plugs {
+		paths, err := filepath.Glob(pin{p, "*"}.path())
+		if err != nil {
+			return nil, err
+		}
+		for _, path := range paths {
+			all = append(all, pin{p, filepath.Base(path)})
+		}
+	}
+	return all, nil
+}
 
 // load brings an algorithm's programs into the kernel, with the shared maps pinned in dir or, where dir
 // is empty, with maps of its own.
 func load(e catalog.Entry, set map[string]string, dir string) (*ebpf.Collection, error) {
-	spec, err := e.Spec()
+	spec, err := object(e)
 	if err != nil {
 		return nil, err
 	}
@@ -252,7 +284,7 @@ func load(e catalog.Entry, set map[string]string, dir string) (*ebpf.Collection,
 		Maps: ebpf.MapOptions{PinPath: dir},
 	})
 	if err != nil {
-		return nil, explain("load "+e.Name, err)
+		return nil, explain("load "+e.String(), err)
 	}
 	return coll, nil
 }
@@ -267,15 +299,18 @@ func verify(e catalog.Entry, set map[string]string) error {
 }
 
 func attach(e catalog.Entry, set map[string]string) error {
-	if taken, err := stillOffered(e.Name); err != nil {
+	p := pinOf(e)
+	if taken, err := p.stillOffered(p.name); err != nil {
 		return err
 	} else if taken {
-		return fmt.Errorf("load %s: the name is taken by a congestion control that mpcc has not loaded; remove that first (rmmod tcp_%s, or end the program that attached it)", e.Name, e.Name)
+		return fmt.Errorf("load %s: the name is taken by a %s that mpcc has not loaded; remove that first (%s)", e, e.Kind.Noun(), p.remove(p.name))
 	}
-	for _, dir := range []string{mapDir, filepath.Dir(linkPath(e))} {
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return err
-		}
+	// The maps of all kinds together: their readers find all of them or none.
+	if err := makeMaps(); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(p.path()), 0o700); err != nil {
+		return err
 	}
 	coll, err := load(e, set, mapDir)
 	if err != nil {
@@ -284,36 +319,35 @@ func attach(e catalog.Entry, set map[string]string) error {
 	defer coll.Close()
 	l, err := link.AttachStructOps(link.StructOpsOptions{Map: coll.Maps[e.Name]})
 	if err != nil {
-		return explain("attach "+e.Name, err)
+		return explain("attach "+e.String(), err)
 	}
 	defer l.Close()
-	if err := l.Pin(linkPath(e)); err != nil {
-		return explain("pin "+e.Name, err)
+	if err := l.Pin(p.path()); err != nil {
+		return explain("pin "+e.String(), err)
 	}
-	if names, err := offered(); err != nil {
+	if names, err := p.offered(); err != nil {
 		return err
 	} else if !slices.Contains(names, e.Name) {
-		return errors.Join(fmt.Errorf("load %s: the kernel took it but does not offer it", e.Name), l.Unpin())
+		return errors.Join(fmt.Errorf("load %s: the kernel took it but does not offer it", e), l.Unpin())
 	}
 	return nil
 }
 
 // detach takes the name away from the kernel; live connections keep the code.
-func detach(pin string) (Unloaded, error) {
-	name := filepath.Base(pin)
-	restored, err := giveBack(func(cc string) bool { return cc == name })
+func detach(p pin) (Unloaded, error) {
+	restored, err := giveBack(func(of *plug, name string) bool { return of == p.plug && name == p.name })
 	if err != nil {
 		return Unloaded{}, err
 	}
-	if err := os.Remove(pin); err != nil {
-		return Unloaded{}, explain("unload "+name, err)
+	if err := os.Remove(p.path()); err != nil {
+		return Unloaded{}, explain("unload "+p.String(), err)
 	}
-	if still, err := stillOffered(name); err != nil {
+	if still, err := p.stillOffered(p.name); err != nil {
 		return Unloaded{}, err
 	} else if still {
-		return Unloaded{}, fmt.Errorf("unload %s: its pin is removed, but the kernel goes on offering it: another program holds its link", name)
+		return Unloaded{}, fmt.Errorf("unload %s: its pin is removed, but the kernel goes on offering it: another program holds its link", p)
 	}
-	return Unloaded{Name: name, Restored: restored}, nil
+	return Unloaded{Kind: p.kind, Name: p.String(), Restored: restored}, nil
 }
 
 // sweep removes what a killed command or a finished connection left.
@@ -327,23 +361,26 @@ func sweep() error {
 // sweepNames removes the pins of links that were detached by force, and the defaults whose name is no
 // longer offered: the pin was removed by hand, or its file system unmounted.
 func sweepNames() error {
-	names, err := offered()
-	if err != nil {
-		return err
+	offered := map[*plug][]string{}
+	for _, p := range plugs {
+		var err error
+		if offered[p], err = p.offered(); err != nil {
+			return err
+		}
 	}
 	pins, err := pins()
 	if err != nil {
 		return err
 	}
-	for _, pin := range pins {
-		if slices.Contains(names, filepath.Base(pin)) {
+	for _, p := range pins {
+		if slices.Contains(offered[p.plug], p.name) {
 			continue
 		}
-		if err := os.Remove(pin); err != nil {
+		if err := os.Remove(p.path()); err != nil {
 			return err
 		}
 	}
-	_, err = giveBack(func(cc string) bool { return isOurs(cc) && !slices.Contains(names, cc) })
+	_, err = giveBack(func(p *plug, name string) bool { return p.isOurs(name) && !slices.Contains(offered[p], name) })
 	return err
 }
 
@@ -367,7 +404,8 @@ func sweepMaps() error {
 	return os.RemoveAll(pinDir)
 }
 
-func countLive(name string) (int, error) {
+// countLive counts what runs the algorithm's code.
+func countLive(p pin) (int, error) {
 	maps, err := OpenMaps()
 	if errors.Is(err, ErrNotLoaded) {
 		return 0, nil
@@ -376,36 +414,5 @@ func countLive(name string) (int, error) {
 		return 0, err
 	}
 	defer maps.Close()
-	subflows, err := maps.Subflows()
-	if err != nil {
-		return 0, err
-	}
-	n := 0
-	for _, s := range subflows {
-		if CString(s.Cc[:]) == name {
-			n++
-		}
-	}
-	return n, nil
-}
-
-// offered lists the congestion controls that the kernel has.
-func offered() ([]string, error) {
-	b, err := os.ReadFile("/proc/sys/net/ipv4/tcp_available_congestion_control")
-	return strings.Fields(string(b)), err
-}
-
-// stillOffered waits for a name to go. The kernel takes it away some time after the last hold on the
-// link has gone, be it a pin or a process that was killed.
-func stillOffered(name string) (bool, error) {
-	const settled = 3 * time.Second
-	for end := time.Now().Add(settled); ; time.Sleep(10 * time.Millisecond) {
-		names, err := offered()
-		if err != nil || !slices.Contains(names, name) {
-			return false, err
-		}
-		if time.Now().After(end) {
-			return true, nil
-		}
-	}
+	return p.live(maps, p.name)
 }

@@ -15,9 +15,11 @@ import (
 	"github.com/mpcc/mpcc/bpf/obj"
 )
 
-// Maps are the pinned maps that the programs and their readers share (bpf/include/mpcc/telemetry.h).
+// Maps are the pinned maps that the programs and their readers share (bpf/include/mpcc/telemetry.h,
+// sched_telemetry.h).
 type Maps struct {
 	subflows, totals, counters, energy *ebpf.Map
+	connections, sums, lost            *ebpf.Map // of packet schedulers
 }
 
 // OpenMaps opens the pinned maps; ErrNotLoaded where they are not all there.
@@ -50,31 +52,34 @@ func OpenMaps() (*Maps, error) {
 
 func (m *Maps) byName() map[string]**ebpf.Map {
 	return map[string]**ebpf.Map{
-		obj.MapsMapMpccSubflows: &m.subflows,
-		obj.MapsMapMpccTotals:   &m.totals,
-		obj.MapsMapMpccCounters: &m.counters,
-		obj.MapsMapMpccEnergy:   &m.energy,
+		obj.MapsMapMpccSubflows:  &m.subflows,
+		obj.MapsMapMpccTotals:    &m.totals,
+		obj.MapsMapMpccCounters:  &m.counters,
+		obj.MapsMapMpccEnergy:    &m.energy,
+		obj.MapsMapMpccSchedConn: &m.connections,
+		obj.MapsMapMpccSchedSums: &m.sums,
+		obj.MapsMapMpccSchedLost: &m.lost,
 	}
 }
 
-// createMaps opens the pinned maps and creates those that are not there.
-func createMaps() (*Maps, error) {
+// makeMaps creates and pins those of the maps that are not there.
+func makeMaps() error {
 	if err := checkFS(); err != nil {
-		return nil, err
+		return err
 	}
 	if err := os.MkdirAll(mapDir, 0o700); err != nil {
-		return nil, err
+		return err
 	}
 	spec, err := obj.LoadMaps()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	coll, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{Maps: ebpf.MapOptions{PinPath: mapDir}})
 	if err != nil {
-		return nil, explain("create the maps", err)
+		return explain("create the maps", err)
 	}
 	coll.Close()
-	return OpenMaps()
+	return nil
 }
 
 // Close lets go of the maps; they stay pinned.
@@ -117,6 +122,22 @@ func (m *Maps) Counters() (obj.MapsMpccCounterSet, error) {
 	return c, m.counters.Lookup(uint32(0), &c)
 }
 
+// Connections reads the live state of every connection under a packet scheduler, by its identity.
+func (m *Maps) Connections() (map[uint64]obj.MapsMpccSchedConnection, error) {
+	return collect[uint64, obj.MapsMpccSchedConnection](m.connections)
+}
+
+// SchedTotals reads what packet schedulers did in connections that are no more.
+func (m *Maps) SchedTotals() (map[obj.MapsMpccSchedTotalKey]obj.MapsMpccSchedTotal, error) {
+	return collect[obj.MapsMpccSchedTotalKey, obj.MapsMpccSchedTotal](m.sums)
+}
+
+// SchedCounters reads what could not be recorded of packet schedulers.
+func (m *Maps) SchedCounters() (obj.MapsMpccSchedCounterSet, error) {
+	var c obj.MapsMpccSchedCounterSet
+	return c, m.lost.Lookup(uint32(0), &c)
+}
+
 // Profiles reads the energy profiles.
 func (m *Maps) Profiles() (map[obj.MapsMpccEnergyKey]obj.MapsMpccEnergyProfile, error) {
 	return collect[obj.MapsMpccEnergyKey, obj.MapsMpccEnergyProfile](m.energy)
@@ -124,7 +145,13 @@ func (m *Maps) Profiles() (map[obj.MapsMpccEnergyKey]obj.MapsMpccEnergyProfile, 
 
 // SetProfile sets the energy profile of an interface, whether or not anything is loaded yet.
 func SetProfile(key obj.MapsMpccEnergyKey, p obj.MapsMpccEnergyProfile) error {
-	return changeProfiles(createMaps, func(m *Maps) error { return m.energy.Put(key, p) })
+	open := func() (*Maps, error) {
+		if err := makeMaps(); err != nil {
+			return nil, err
+		}
+		return OpenMaps()
+	}
+	return changeProfiles(open, func(m *Maps) error { return m.energy.Put(key, p) })
 }
 
 // DeleteProfile removes the energy profile of an interface; it need not have one.
@@ -162,11 +189,15 @@ func (m *Maps) inUse() (bool, error) {
 	if err != nil {
 		return false, err
 	}
+	connections, err := m.Connections()
+	if err != nil {
+		return false, err
+	}
 	profiles, err := m.Profiles()
 	if err != nil {
 		return false, err
 	}
-	return len(subflows)+len(profiles) > 0, nil
+	return len(subflows)+len(connections)+len(profiles) > 0, nil
 }
 
 // CString is the text of a C array up to its first zero byte.

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
 	"golang.org/x/sys/unix"
 
@@ -19,7 +20,8 @@ import (
 type Feature struct {
 	Name    string `json:"name"`
 	Present bool   `json:"present"`
-	Mend    string `json:"mend,omitempty"` // how to get it, where it is absent
+	Origin  string `json:"origin,omitempty"` // whose it is, where it may be the kernel's or mpcc's
+	Mend    string `json:"mend,omitempty"`   // how to get it, where it is absent
 }
 
 // kernelFeature is looked up in the kernel's own types, never by its version: distributions backport.
@@ -27,6 +29,14 @@ type kernelFeature struct {
 	name, mend string
 	inBTF      func(*btf.Spec) bool
 }
+
+// The struct_ops types of packet schedulers, as BTF has them: the kernel's own, and that of mpcc's module,
+// which is there while the module is.
+const (
+	nativeSchedType = "bpf_struct_ops_mptcp_sched_ops"
+	moduleSchedType = "bpf_struct_ops_mptcp_xsched_ops"
+	schedModule     = "mpcc_sched"
+)
 
 func hasStruct(name string) func(*btf.Spec) bool {
 	return func(s *btf.Spec) bool {
@@ -42,33 +52,73 @@ func hasFunc(name string) func(*btf.Spec) bool {
 	}
 }
 
-var ccFeatures = []kernelFeature{
-	{"Multipath TCP", "it is built without CONFIG_MPTCP", hasStruct("mptcp_subflow_context")},
-	{"BPF congestion control", "it is built without CONFIG_BPF_JIT or CONFIG_BPF_SYSCALL", hasStruct("bpf_struct_ops_tcp_congestion_ops")},
-	{"lasting BPF congestion controls (struct_ops links)", "they came with Linux 6.4", hasStruct("bpf_struct_ops_link")},
-	{"BPF reads of sibling subflows (bpf_rdonly_cast)", "they came with Linux 6.2", hasFunc("bpf_rdonly_cast")},
+var (
+	hasMPTCP = kernelFeature{"Multipath TCP", "it is built without CONFIG_MPTCP", hasStruct("mptcp_subflow_context")}
+	hasLinks = kernelFeature{"lasting BPF algorithms (struct_ops links)", "they came with Linux 6.4", hasStruct("bpf_struct_ops_link")}
+	hasCast  = kernelFeature{"BPF reads of sibling subflows (bpf_rdonly_cast)", "they came with Linux 6.2", hasFunc("bpf_rdonly_cast")}
+)
+
+// features are what an algorithm of a kind needs of the kernel's types.
+var features = map[catalog.Kind][]kernelFeature{
+	catalog.CC: {
+		hasMPTCP,
+		{"BPF congestion control", "it is built without CONFIG_BPF_JIT or CONFIG_BPF_SYSCALL", hasStruct("bpf_struct_ops_tcp_congestion_ops")},
+		hasLinks, hasCast,
+	},
+	catalog.Sched: {
+		hasMPTCP, hasLinks, hasCast,
+		{"packet schedulers by name (net.mptcp.available_schedulers)", "they came with Linux 6.10", hasFunc("mptcp_get_available_schedulers")},
+	},
 }
 
 // Probe lists what this kernel has of the features that an algorithm of this kind needs.
-func Probe(_ catalog.Kind) []Feature {
+func Probe(k catalog.Kind) []Feature {
 	spec, err := btf.LoadKernelSpec()
 	if err != nil {
 		return []Feature{{Name: "BTF (type information)", Mend: "it is built without CONFIG_DEBUG_INFO_BTF"}}
 	}
-	features := []Feature{{Name: "BTF (type information)", Present: true}}
-	for _, f := range ccFeatures {
+	found := []Feature{{Name: "BTF (type information)", Present: true}}
+	for _, f := range features[k] {
 		got := Feature{Name: f.name, Present: f.inBTF(spec)}
 		if !got.Present {
 			got.Mend = f.mend
 		}
-		features = append(features, got)
+		found = append(found, got)
+	}
+	if k == catalog.Sched {
+		found = append(found, probeSchedType())
 	}
 	// Only the machine's own network namespace shows the setting.
 	jit := Feature{Name: "BPF JIT", Present: true}
 	if b, err := os.ReadFile("/proc/sys/net/core/bpf_jit_enable"); err == nil && strings.TrimSpace(string(b)) == "0" {
 		jit = Feature{Name: jit.Name, Mend: "turn it on: sysctl net.core.bpf_jit_enable=1"}
 	}
-	return append(features, jit)
+	return append(found, jit)
+}
+
+func probeSchedType() Feature {
+	f := Feature{Name: "BPF packet schedulers"}
+	if hasNativeScheds() {
+		f.Present, f.Origin = true, "the kernel's own"
+	} else if spec, err := btf.LoadKernelModuleSpec(schedModule); err == nil && hasStruct(moduleSchedType)(spec) {
+		f.Present, f.Origin = true, "mpcc's kernel module"
+	} else {
+		f.Mend = "mpcc sched install gives it a kernel module that has them"
+	}
+	return f
+}
+
+func hasNativeScheds() bool {
+	spec, err := btf.LoadKernelSpec()
+	return err == nil && hasStruct(nativeSchedType)(spec)
+}
+
+// object is the algorithm's, in the variant for this kernel.
+func object(e catalog.Entry) (*ebpf.CollectionSpec, error) {
+	if e.Kind == catalog.Sched && hasNativeScheds() {
+		return e.Native()
+	}
+	return e.Spec()
 }
 
 // missing is the error of a kernel that cannot carry the algorithm.
@@ -82,7 +132,7 @@ func missing(e catalog.Entry) error {
 	if lacks == nil {
 		return nil
 	}
-	return unsupported("this kernel (%s) cannot run %s: it has %s", release(), e.Name, strings.Join(lacks, "; "))
+	return unsupported("this kernel (%s) cannot run %s: it has %s", release(), e, strings.Join(lacks, "; "))
 }
 
 // Check says whether an algorithm could be attached here, without attaching it.

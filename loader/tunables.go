@@ -127,9 +127,9 @@ func setTunables(spec *ebpf.CollectionSpec, e catalog.Entry, set map[string]stri
 				names = append(names, t.Name)
 			}
 			if names == nil {
-				return usage("--set %s: %s has no tunables", name, e.Name)
+				return usage("--set %s: %s has no tunables", name, e)
 			}
-			return usage("--set %s: %s has no such tunable, only %s", name, e.Name, strings.Join(names, ", "))
+			return usage("--set %s: %s has no such tunable, only %s", name, e, strings.Join(names, ", "))
 		}
 		value, err := tunables[i].parse(text)
 		if err != nil {

@@ -88,7 +88,7 @@ func TestErrorsAreInWords(t *testing.T) {
 		kind error
 	}{
 		{fmt.Errorf("create map: %w", unix.EPERM), "load x: not permitted; it takes root", nil},
-		{fmt.Errorf("attach: %w", unix.EEXIST), "load x: the name is taken by another congestion control", nil},
+		{fmt.Errorf("attach: %w", unix.EEXIST), "load x: the name is taken", nil},
 		{fmt.Errorf("probe: %w", ebpf.ErrNotSupported), "lacks a BPF feature", ErrUnsupported},
 		{fmt.Errorf("map a: %w", ebpf.ErrMapIncompatible), "mpcc unload --all removes them", nil},
 		{&ebpf.VerifierError{Cause: unix.EACCES, Log: []string{"R1 invalid"}}, "refuses the program; --debug shows its log", ErrUnsupported},
@@ -161,14 +161,16 @@ func TestOwnNamespaceIsEntered(t *testing.T) {
 }
 
 func TestDefaultsOfOthersAreNotOurs(t *testing.T) {
-	for _, name := range []string{"reno", "cubic", "bbr", "", "cc/lia"} {
-		if isOurs(name) {
-			t.Errorf("%q is taken for one of mpcc's", name)
+	for _, p := range plugs {
+		for _, name := range append([]string{"bbr", "", "cc/lia"}, p.own...) {
+			if p.isOurs(name) {
+				t.Errorf("%q is taken for a %s of mpcc's", name, p.kind.Noun())
+			}
 		}
-	}
-	for _, e := range catalog.Entries {
-		if !isOurs(e.Name) {
-			t.Errorf("%s is not", e.Name)
+		for _, e := range catalog.Entries {
+			if p.isOurs(e.Name) != (e.Kind == p.kind) && e.String() == e.Name {
+				t.Errorf("is %s a %s of mpcc's? %v", e.ID(), p.kind.Noun(), p.isOurs(e.Name))
+			}
 		}
 	}
 }

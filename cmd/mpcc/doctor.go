@@ -5,6 +5,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -67,6 +68,11 @@ func (s *summary) Unwrap() error { return s.cause }
 
 func diagnose(names []string) (diagnosis, error) {
 	d := diagnosis{Kernel: loader.Release(), Features: loader.Probe(catalog.CC)}
+	for _, f := range loader.Probe(catalog.Sched) {
+		if !slices.Contains(d.Features, f) {
+			d.Features = append(d.Features, f)
+		}
+	}
 	entries := catalog.Entries
 	if len(names) > 0 {
 		entries = nil
@@ -94,8 +100,11 @@ func (d diagnosis) print(c *cobra.Command) error {
 	fmt.Fprintf(t, "KERNEL %s\n", d.Kernel)
 	for _, f := range d.Features {
 		state := "yes"
-		if !f.Present {
+		switch {
+		case !f.Present:
 			state = "no: " + f.Mend
+		case f.Origin != "":
+			state = "yes: " + f.Origin
 		}
 		fmt.Fprintf(t, "%s\t%s\n", f.Name, state)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mpcc/mpcc/loader"
+	"github.com/mpcc/mpcc/pkg/catalog"
 )
 
 func newLoadCommand() *cobra.Command {
@@ -18,9 +19,11 @@ func newLoadCommand() *cobra.Command {
 		Use:   "load NAME",
 		Short: "Attach an algorithm to the kernel under its own name",
 		Long: `load attaches the algorithm and pins it under /sys/fs/bpf/mpcc, so that it stays
-after mpcc has ended. Its name is then what sysctl net.ipv4.tcp_congestion_control,
-ip route … congctl and setsockopt(TCP_CONGESTION) take. Loading what is loaded is fine.`,
-		Example:           "  mpcc load dts\n  mpcc load olia --default --netns wan1,wan2\n  mpcc load olia --set metric=square",
+after mpcc has ended. The name of a congestion control is then what sysctl
+net.ipv4.tcp_congestion_control, ip route … congctl and setsockopt(TCP_CONGESTION) take;
+that of a packet scheduler what sysctl net.mptcp.scheduler takes. Where both have the
+name, say cc/NAME or sched/NAME. Loading what is loaded is fine.`,
+		Example:           "  mpcc load dts\n  mpcc load olia --default --netns wan1,wan2\n  mpcc load olia --set metric=square\n  mpcc load sched/cdd --default",
 		Args:              args(cobra.ExactArgs(1)),
 		ValidArgsFunction: completeNames,
 		RunE: func(c *cobra.Command, names []string) error {
@@ -41,25 +44,25 @@ ip route … congctl and setsockopt(TCP_CONGESTION) take. Loading what is loaded
 			out := c.OutOrStdout()
 			switch {
 			case o.DryRun:
-				fmt.Fprintf(out, "%s: the kernel accepts it; nothing was attached\n", e.Name)
+				fmt.Fprintf(out, "%s: the kernel accepts it; nothing was attached\n", e)
 				return nil
 			case loaded:
-				fmt.Fprintf(out, "%s: loaded\n", e.Name)
+				fmt.Fprintf(out, "%s: loaded\n", e)
 			default:
-				fmt.Fprintf(out, "%s: was loaded already\n", e.Name)
+				fmt.Fprintf(out, "%s: was loaded already\n", e)
 			}
 			if o.Default {
 				where := "this network namespace"
 				if len(o.Netns) > 0 {
 					where = strings.Join(o.Netns, ", ")
 				}
-				fmt.Fprintf(out, "%s: default of %s\n", e.Name, where)
+				fmt.Fprintf(out, "%s: default of %s\n", e, where)
 			}
 			return nil
 		},
 	}
 	addLoadFlags(c, &o, &set)
-	c.Flags().BoolVar(&o.Default, "default", false, "make it the default congestion control of the namespace")
+	c.Flags().BoolVar(&o.Default, "default", false, "make it the default of the network namespace")
 	c.Flags().StringSliceVar(&o.Netns, "netns", nil, "with --default: these namespaces of ip netns, not the own")
 	return c
 }
@@ -92,10 +95,10 @@ programs, live ones keep theirs. Tunables that are not given have their defaults
 				return err
 			}
 			if o.DryRun {
-				fmt.Fprintf(c.OutOrStdout(), "%s: the kernel accepts it; nothing was switched\n", e.Name)
+				fmt.Fprintf(c.OutOrStdout(), "%s: the kernel accepts it; nothing was switched\n", e)
 				return nil
 			}
-			fmt.Fprintf(c.OutOrStdout(), "%s: switched; live connections keep the programs they have\n", e.Name)
+			fmt.Fprintf(c.OutOrStdout(), "%s: switched; live connections keep the programs they have\n", e)
 			return nil
 		},
 	}
@@ -150,12 +153,16 @@ func reportUnloaded(c *cobra.Command, u loader.Unloaded) {
 	for _, d := range u.Restored {
 		fmt.Fprintf(out, "%s: the default of %s is %s again\n", u.Name, d.Netns, d.Original)
 	}
+	what := "subflow"
+	if u.Kind == catalog.Sched {
+		what = "connection"
+	}
 	switch u.Live {
 	case 0:
 		fmt.Fprintf(out, "%s: unloaded\n", u.Name)
 	case 1:
-		fmt.Fprintf(out, "%s: unloaded; 1 live subflow keeps its programs until it closes\n", u.Name)
+		fmt.Fprintf(out, "%s: unloaded; 1 live %s keeps its programs until it closes\n", u.Name, what)
 	default:
-		fmt.Fprintf(out, "%s: unloaded; %d live subflows keep its programs until they close\n", u.Name, u.Live)
+		fmt.Fprintf(out, "%s: unloaded; %d live %ss keep its programs until they close\n", u.Name, u.Live, what)
 	}
 }

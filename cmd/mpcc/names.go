@@ -28,8 +28,12 @@ func completeNames(_ *cobra.Command, given []string, prefix string) ([]string, c
 	}
 	var names []string
 	for _, e := range catalog.Entries {
-		if strings.HasPrefix(e.Name, prefix) {
-			names = append(names, e.Name+"\t"+e.Title)
+		name := e.String()
+		if strings.Contains(prefix, "/") {
+			name = e.ID()
+		}
+		if strings.HasPrefix(name, prefix) {
+			names = append(names, name+"\t"+e.Title)
 		}
 	}
 	return names, cobra.ShellCompDirectiveNoFileComp

@@ -118,7 +118,7 @@ func (s status) print(w io.Writer) error {
 		if d.Original != "" {
 			was = fmt.Sprintf(" (was %s)", d.Original)
 		}
-		fmt.Fprintf(w, "%s is the default of %s%s\n", d.Set, d.Netns, was)
+		fmt.Fprintf(w, "%s is the default of %s%s\n", catalog.Short(d.Kind, d.Set), d.Netns, was)
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	if len(s.Subflows) > 0 {

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package loader
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mpcc/mpcc/pkg/catalog"
+)
+
+// plug is where algorithms of a kind plug into the kernel.
+type plug struct {
+	kind      catalog.Kind
+	available string // file of the names that the kernel offers
+	setting   string // file of a network namespace's default
+	inherited bool   // whether new namespaces start with the machine's default
+	// held tells whether a default holds on to the programs it was set with; otherwise it is a mere
+	// name, which every new connection looks up.
+	held bool
+	own  []string // the kernel's own, one of which it always has
+	// remove says how to get rid of one that somebody else has loaded.
+	remove func(name string) string
+	// live counts the subflows or, of a scheduler, the connections that run the code of one.
+	live func(m *Maps, name string) (int, error)
+}
+
+var plugs = []*plug{
+	{
+		kind:      catalog.CC,
+		available: "/proc/sys/net/ipv4/tcp_available_congestion_control",
+		setting:   "/proc/sys/net/ipv4/tcp_congestion_control",
+		inherited: true,
+		held:      true,
+		own:       []string{"cubic", "reno"},
+		remove: func(name string) string {
+			return "rmmod tcp_" + name + ", or end the program that attached it"
+		},
+		live: func(m *Maps, name string) (n int, err error) {
+			subflows, err := m.Subflows()
+			for _, s := range subflows {
+				if CString(s.Cc[:]) == name {
+					n++
+				}
+			}
+			return n, err
+		},
+	},
+	{
+		kind:      catalog.Sched,
+		available: "/proc/sys/net/mptcp/available_schedulers",
+		setting:   "/proc/sys/net/mptcp/scheduler",
+		own:       []string{"default"},
+		remove: func(string) string {
+			return "end the program that attached it"
+		},
+		live: func(m *Maps, name string) (n int, err error) {
+			connections, err := m.Connections()
+			for _, c := range connections {
+				if CString(c.Scheduler[:]) == name {
+					n++
+				}
+			}
+			return n, err
+		},
+	},
+}
+
+func plugOf(k catalog.Kind) *plug {
+	return plugs[slices.IndexFunc(plugs, func(p *plug) bool { return p.kind == k })]
+}
+
+// offered lists what the kernel has of the kind: nothing where it knows no such kind.
+func (p *plug) offered() ([]string, error) {
+	b, err := readSetting(p.available)
+	return strings.Fields(b), err
+}
+
+// stillOffered waits for a name to go. The kernel takes it away some time after the last hold on the
+// link has gone, be it a pin or a process that was killed.
+func (p *plug) stillOffered(name string) (bool, error) {
+	const settled = 3 * time.Second
+	for end := time.Now().Add(settled); ; time.Sleep(10 * time.Millisecond) {
+		names, err := p.offered()
+		if err != nil || !slices.Contains(names, name) {
+			return false, err
+		}
+		if time.Now().After(end) {
+			return true, nil
+		}
+	}
+}
+
+func (p *plug) isOurs(name string) bool {
+	return slices.ContainsFunc(catalog.Entries, func(e catalog.Entry) bool { return e.Kind == p.kind && e.Name == name })
+}
+
+// readDefault is "" where the kernel has no such setting.
+func (p *plug) readDefault(ns Netns) (value string, err error) {
+	err = ns.Do(func() error {
+		value, err = readSetting(p.setting)
+		return err
+	})
+	return value, err
+}
+
+func (p *plug) writeDefault(ns Netns, value string) error {
+	return ns.Do(func() error { return os.WriteFile(p.setting, []byte(value), 0o644) })
+}
+
+func readSetting(path string) (string, error) {
+	b, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	return strings.TrimSpace(string(b)), err
+}
