@@ -20,8 +20,8 @@
  *
  * The default is the mode that is nearer to the paper's own measurement (table 1: 25 Mbit/s, 100 ms, two
  * subflows against one CUBIC flow, 120 s: 11.7 / 12.0 Mbit/s, ratio 0.98). On Linux 6.12, two runs each
- * with a drop-tail queue of 206 packets and two with one of 100, on average: derived 9.0 / 9.4 Mbit/s,
- * ratio 0.96 (0.69 .. 1.20); literal 7.5 / 12.0, ratio 0.62 (0.51 .. 0.71).
+ * with a drop-tail queue of 206 packets: derived 10.2 / 12.8 and 12.1 / 11.4, ratios 0.80 and 1.06;
+ * literal 9.0 / 14.3 and 7.5 / 16.0, ratios 0.62 and 0.47; two plain CUBIC subflows 1.81 and 2.11.
  *
  * Fast convergence (RFC 9438, section 4.7) is on. After a timeout the first curve starts at the plateau.
  * Time stands still while the window is not used up. K is a cube root to a relative 2^-20, t is in
