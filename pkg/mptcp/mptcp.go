@@ -30,7 +30,7 @@ type Listener struct {
 // other addresses. cc is the congestion control of what it accepts, "" the
 // namespace's default.
 func Listen(addr netip.AddrPort, cc string) (*Listener, error) {
-	lc := net.ListenConfig{Control: control(cc)}
+	lc := net.ListenConfig{Control: control(Options{CC: cc})}
 	lc.SetMultipathTCP(true)
 	ln, err := lc.Listen(context.Background(), network(addr), addr.String())
 	if err != nil {
@@ -61,36 +61,66 @@ func (l *Listener) Addr() netip.AddrPort { return l.tcp.Addr().(*net.TCPAddr).Ad
 // Close stops listening.
 func (l *Listener) Close() error { return l.tcp.Close() }
 
+// Options are what a connection has from its first packet on. Zero values leave
+// the namespace's defaults.
+type Options struct {
+	CC            string     // congestion control
+	TCP           bool       // plain TCP rather than MPTCP
+	Local         netip.Addr // address of the first subflow
+	SendBuffer    int        // bytes of content
+	ReceiveBuffer int        // bytes of content
+}
+
 // Dial connects an MPTCP socket to addr, under congestion control cc, or the
 // namespace's default with "". A peer that speaks only TCP is no error: IsMPTCP
 // tells.
 func Dial(ctx context.Context, addr netip.AddrPort, cc string) (*net.TCPConn, error) {
-	return dial(ctx, addr, cc, true)
+	return DialOptions(ctx, addr, Options{CC: cc})
 }
 
 // DialTCP is Dial with a plain TCP socket.
 func DialTCP(ctx context.Context, addr netip.AddrPort, cc string) (*net.TCPConn, error) {
-	return dial(ctx, addr, cc, false)
+	return DialOptions(ctx, addr, Options{CC: cc, TCP: true})
 }
 
-func dial(ctx context.Context, addr netip.AddrPort, cc string, multipath bool) (*net.TCPConn, error) {
-	d := net.Dialer{Control: control(cc)}
-	d.SetMultipathTCP(multipath)
+// DialOptions is Dial with options.
+func DialOptions(ctx context.Context, addr netip.AddrPort, o Options) (*net.TCPConn, error) {
+	d := net.Dialer{Control: control(o)}
+	if o.Local.IsValid() {
+		d.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(o.Local, 0))
+	}
+	d.SetMultipathTCP(!o.TCP)
 	c, err := d.DialContext(ctx, network(addr), addr.String())
 	if err != nil {
 		return nil, fmt.Errorf("mptcp: %w", err)
 	}
 	conn := c.(*net.TCPConn)
-	if multipath {
+	if !o.TCP {
 		err = speaksMPTCP(conn)
 	}
 	if err == nil {
-		err = verify(conn, cc)
+		err = verify(conn, o.CC)
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("mptcp: dial %v: %w", addr, err), conn.Close())
 	}
 	return conn, nil
+}
+
+// Apply gives a connection that was accepted its congestion control and
+// buffers; the rest of the options is for Dial.
+func Apply(conn *net.TCPConn, o Options) error {
+	raw, err := conn.SyscallConn()
+	if err == nil {
+		err = control(o)("", "", raw)
+	}
+	if err == nil {
+		err = verify(conn, o.CC)
+	}
+	if err != nil {
+		return fmt.Errorf("mptcp: %w", err)
+	}
+	return nil
 }
 
 // network keeps an IPv4 address on an IPv4 socket, also the wildcard.
@@ -101,19 +131,29 @@ func network(addr netip.AddrPort) string {
 	return "tcp6"
 }
 
-// control sets the congestion control before the socket connects or listens.
-func control(cc string) func(string, string, syscall.RawConn) error {
+// control sets options before the socket connects or listens.
+func control(o Options) func(string, string, syscall.RawConn) error {
 	return func(_, _ string, raw syscall.RawConn) error {
-		if cc == "" {
-			return nil
-		}
-		err := onSocket(raw, func(fd int) error {
-			return unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, cc)
+		return onSocket(raw, func(fd int) error {
+			for option, bytes := range map[int]int{
+				unix.SO_SNDBUFFORCE: o.SendBuffer, unix.SO_RCVBUFFORCE: o.ReceiveBuffer,
+			} {
+				if bytes == 0 {
+					continue
+				}
+				if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, option, bytes); err != nil {
+					return fmt.Errorf("set a buffer of %d bytes: %w", bytes, err)
+				}
+			}
+			if o.CC == "" {
+				return nil
+			}
+			err := unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, o.CC)
+			if errors.Is(err, unix.ENOENT) {
+				return unavailable(o.CC)
+			}
+			return err
 		})
-		if errors.Is(err, unix.ENOENT) {
-			return unavailable(cc)
-		}
-		return err
 	}
 }
 
