@@ -253,7 +253,7 @@ func pricedInterfaces(known []energy.Profile) ([]priced, error) {
 			Uplink: float64(p.UpUwPerMbps) / 1000, Downlink: float64(p.DownUwPerMbps) / 1000,
 			Base: float64(p.BaseUw) / 1000, Source: "your own figures",
 		}
-		i.Interface = i.name()
+		i.Interface = interfaceName(uint64(i.Netns), i.NetnsName, i.Ifindex)
 		// The map keeps figures, not names.
 		for _, k := range known {
 			if k.Complete() == nil && *k.Uplink == i.Uplink && *k.Downlink == i.Downlink && *k.Base == i.Base {
@@ -269,13 +269,13 @@ func pricedInterfaces(known []energy.Profile) ([]priced, error) {
 	return list, nil
 }
 
-// name looks the interface up in its namespace, where that is this one or has a name.
-func (i priced) name() string {
+// interfaceName looks an interface up in its namespace; "" unless that is this one or has a name.
+func interfaceName(netns uint64, netnsName string, ifindex uint32) string {
 	ns, err := loader.CurrentNetns()
-	if i.NetnsName != "" {
-		ns, err = loader.NamedNetns(i.NetnsName)
+	if netnsName != "" {
+		ns, err = loader.NamedNetns(netnsName)
 	}
-	if err != nil || ns.Inode != uint64(i.Netns) {
+	if err != nil || ns.Inode != netns {
 		return ""
 	}
 	list, err := interfacesOf(ns)
@@ -283,7 +283,7 @@ func (i priced) name() string {
 		return ""
 	}
 	for _, known := range list {
-		if known.Index == int(i.Ifindex) {
+		if known.Index == int(ifindex) {
 			return known.Name
 		}
 	}

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"errors"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -12,13 +11,12 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
-	"github.com/mpcc/mpcc/loader"
 	"github.com/mpcc/mpcc/pkg/exporter"
 	"github.com/mpcc/mpcc/pkg/telemetry"
 )
 
 func newExporterCommand() *cobra.Command {
-	config := exporter.Config{Version: version, Options: exporter.Options{Read: readMaps, Sys: "/sys"}}
+	config := exporter.Config{Version: version, Options: exporter.Options{Read: telemetry.Take, Sys: "/sys"}}
 	c := &cobra.Command{
 		Use:   "exporter",
 		Short: "Serve what the maps hold to Prometheus",
@@ -44,18 +42,4 @@ It gives up all its capabilities once it listens. It has to stay root: the maps 
 	f.IntVar(&config.MaxSeries, "subflow.max-series", 2000, "at most so many series of single subflows, the busiest first; 0 for none")
 	f.DurationVar(&config.MinAge, "subflow.min-age", time.Second, "age from which on a subflow has series")
 	return c
-}
-
-// readMaps opens the maps for each snapshot: they may go and come back between two.
-func readMaps() (*telemetry.Snapshot, error) {
-	source, err := telemetry.Open()
-	if errors.Is(err, loader.ErrNotLoaded) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer source.Close()
-	snap, err := source.Read()
-	return &snap, err
 }

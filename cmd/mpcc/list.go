@@ -19,7 +19,7 @@ type listed struct {
 	Title          string           `json:"title"`
 	Source         string           `json:"source"`
 	Rule           string           `json:"rule"`
-	Coupling       string           `json:"coupling"`
+	Coupling       string           `json:"coupling,omitempty"`
 	State          string           `json:"state"`
 	Good           string           `json:"good_for"`
 	Bad            string           `json:"bad_idea_for"`
@@ -98,7 +98,10 @@ func printVerbose(w io.Writer, all []listed) {
 		if i > 0 {
 			fmt.Fprintln(w)
 		}
-		fmt.Fprintf(w, "%s  %s\n  source    %s\n  rule      %s\n  coupling  %s\n", l.Name, l.Title, l.Source, l.Rule, l.Coupling)
+		fmt.Fprintf(w, "%s  %s\n  source    %s\n  rule      %s\n", l.Name, l.Title, l.Source, l.Rule)
+		if l.Coupling != "" {
+			fmt.Fprintf(w, "  coupling  %s\n", l.Coupling)
+		}
 		fmt.Fprintf(w, "  good for  %s\n  bad for   %s\n", l.Good, l.Bad)
 		if l.Reconstruction != "" {
 			fmt.Fprintf(w, "  reconstruction, ours is: %s\n", l.Reconstruction)

@@ -20,13 +20,13 @@ type status struct {
 	Kernel   string           `json:"kernel"`
 	Loaded   []string         `json:"loaded"`
 	Defaults []loader.Default `json:"defaults"`
-	// Unpriced are interfaces without an energy profile that live subflows of priced algorithms use.
+	// Unpriced are interfaces without an energy profile that priced algorithms use just now.
 	Unpriced []unpriced `json:"unpriced"`
 	telemetry.Snapshot
 }
 
 type unpriced struct {
-	CC        string `json:"cc"`
+	Algorithm string `json:"algorithm"`
 	Netns     uint64 `json:"netns"`
 	NetnsName string `json:"netns_name,omitempty"`
 	Interface string `json:"interface"`
@@ -38,7 +38,10 @@ func newStatusCommand() *cobra.Command {
 		Use:   "status",
 		Short: "Show what is loaded, and every live subflow",
 		Long: `status shows the algorithms that are loaded, the namespaces whose default they are, each
-live subflow as of its last refresh (at most once per RTT), and totals that outlive them.`,
+live subflow as of its last refresh (at most once per RTT), and totals that outlive them.
+Of packet schedulers it shows each connection: how many decisions chose a subflow, its
+share of the bytes, how many chose it to send something again, found no room in its window
+(FULL), or found room and left it (REFUSED).`,
 		Args: args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			s, err := readStatus()
@@ -75,26 +78,56 @@ func readStatus() (status, error) {
 	if s.Snapshot, err = source.Read(); err != nil {
 		return s, err
 	}
-	if len(s.Loaded)+len(s.Defaults)+len(s.Subflows)+len(s.Totals) == 0 {
+	if len(s.Loaded)+len(s.Defaults)+len(s.Subflows)+len(s.Totals)+len(s.Connections)+len(s.SchedTotals) == 0 {
 		return s, loader.ErrNothingLoaded // the maps are there, with energy profiles or with nothing
 	}
-	s.Unpriced = append(s.Unpriced, findUnpriced(s.Subflows)...)
+	s.nameInterfaces()
+	s.findUnpriced()
 	return s, nil
 }
 
-// findUnpriced names each interface once for each algorithm that would want its price.
-func findUnpriced(subflows []telemetry.Subflow) []unpriced {
-	var found []unpriced
-	for _, f := range subflows {
-		u := unpriced{f.CC, f.Netns, f.NetnsName, f.Interface}
-		if f.Priced || slices.Contains(found, u) {
-			continue
-		}
-		if e, err := catalog.Find("cc/" + f.CC); err == nil && e.Priced {
-			found = append(found, u)
+// nameInterfaces looks each interface that schedulers use up once.
+func (s *status) nameInterfaces() {
+	type place struct {
+		netns   uint64
+		ifindex uint32
+	}
+	names := map[place]string{}
+	for _, c := range s.Connections {
+		for i := range c.Subflows {
+			f := &c.Subflows[i]
+			at := place{c.Netns, f.Ifindex}
+			if _, known := names[at]; !known {
+				names[at] = interfaceName(c.Netns, c.NetnsName, f.Ifindex)
+			}
+			f.Interface = names[at]
 		}
 	}
-	return found
+}
+
+// findUnpriced names each interface once for each algorithm that would want its price.
+func (s *status) findUnpriced() {
+	add := func(k catalog.Kind, u unpriced) {
+		if e, err := catalog.Find(string(k) + "/" + u.Algorithm); err != nil || !e.Priced {
+			return
+		}
+		u.Algorithm = catalog.Short(k, u.Algorithm)
+		if !slices.Contains(s.Unpriced, u) {
+			s.Unpriced = append(s.Unpriced, u)
+		}
+	}
+	for _, f := range s.Subflows {
+		if !f.Priced {
+			add(catalog.CC, unpriced{f.CC, f.Netns, f.NetnsName, f.Interface})
+		}
+	}
+	for _, c := range s.Connections {
+		for _, f := range c.Subflows {
+			if f.Cost == nil && f.Interface != "" {
+				add(catalog.Sched, unpriced{c.Scheduler, c.Netns, c.NetnsName, f.Interface})
+			}
+		}
+	}
 }
 
 func (u unpriced) String() string {
@@ -103,7 +136,7 @@ func (u unpriced) String() string {
 		where, option = " in netns "+u.NetnsName, " --netns "+u.NetnsName
 	}
 	return fmt.Sprintf("%s: no energy profile for %s%s: its connections run unpriced; mpcc energy set %s PROFILE%s gives one",
-		u.CC, u.Interface, where, u.Interface, option)
+		u.Algorithm, u.Interface, where, u.Interface, option)
 }
 
 func (s status) print(w io.Writer) error {
@@ -133,15 +166,74 @@ func (s status) print(w io.Writer) error {
 			printTotal(t, total)
 		}
 	}
+	if len(s.Connections) > 0 {
+		fmt.Fprintln(t, "\nTOKEN\tID\tSCHEDULER\tIFACE\tCHOSEN\tSHARE\tBYTES\tAGAIN\tFULL\tREFUSED\tRATE\tCOST")
+		for _, c := range s.Connections {
+			printConnection(t, c)
+		}
+	}
+	if len(s.SchedTotals) > 0 {
+		fmt.Fprintln(t, "\nTOTAL\tNETNS\tCONNECTIONS\tDECISIONS\tWAITS\tAGAIN\tBYTES")
+		for _, total := range s.SchedTotals {
+			fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%d\t%d\t%s\n", catalog.Short(catalog.Sched, total.Scheduler),
+				netnsOf(total.NetnsName, total.Netns), total.Opened, total.Decisions, total.Waits,
+				total.Retransmissions, size(total.Bytes))
+		}
+	}
 	err := t.Flush()
+	for _, c := range s.Connections {
+		if c.Choice != nil {
+			printChoice(w, c.Token, c.Choice)
+		}
+	}
 	for _, u := range s.Unpriced {
 		fmt.Fprintln(w, u)
 	}
 	if s.Lost != (telemetry.Lost{}) {
-		fmt.Fprintf(w, "not recorded: %d subflows, %d refreshes of totals, %d refreshes of connections with more than 8 subflows\n",
-			s.Lost.Subflows, s.Lost.Totals, s.Lost.Siblings)
+		fmt.Fprintf(w, "not recorded: %d subflows, %d refreshes of totals, %d refreshes of connections with more than 8 subflows; of schedulers: %d connections, %d in the totals\n",
+			s.Lost.Subflows, s.Lost.Totals, s.Lost.Siblings, s.Lost.Connections, s.Lost.SchedTotals)
 	}
 	return err
+}
+
+func printConnection(w io.Writer, c telemetry.Connection) {
+	for _, f := range c.Subflows {
+		id := fmt.Sprint(f.SubflowID)
+		if f.Backup {
+			id += " backup"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%.1f %%\t%s\t%d\t%d\t%d\t%s\t%s\n",
+			c.Token, id, catalog.Short(catalog.Sched, c.Scheduler), f.Interface, f.Chosen, 100*f.Share,
+			size(f.Bytes), f.Retransmitted, f.Full, f.Refused,
+			optional(f.Rate, "Mbit/s"), optional(f.Cost, "mJ/Mbit"))
+	}
+}
+
+// printChoice shows which subflows may be used, and why these.
+func printChoice(w io.Writer, token telemetry.Token, c *telemetry.SubsetChoice) {
+	fmt.Fprintf(w, "%s: k* = %d of %d for %s;", token, c.K, len(c.Order), size(c.Bytes))
+	for i, id := range c.Order {
+		fmt.Fprintf(w, " with subflow %d O_%d = %.4g", id, i+1, c.Objective[i])
+		if i < len(c.Order)-1 {
+			fmt.Fprint(w, ",")
+		}
+	}
+	fmt.Fprintln(w)
+}
+
+func optional(v *float64, unit string) string {
+	if v == nil {
+		return "-"
+	}
+	return fmt.Sprintf("%.3g %s", *v, unit)
+}
+
+// netnsOf names a namespace.
+func netnsOf(name string, inode uint64) string {
+	if name == "" {
+		return fmt.Sprint(inode)
+	}
+	return name
 }
 
 func printSubflow(w io.Writer, f telemetry.Subflow) {
@@ -162,15 +254,11 @@ func printSubflow(w io.Writer, f telemetry.Subflow) {
 }
 
 func printTotal(w io.Writer, t telemetry.Total) {
-	netns := t.NetnsName
-	if netns == "" {
-		netns = fmt.Sprint(t.Netns)
-	}
 	energy := &t.Energy
 	if t.Energy == 0 {
 		energy = nil
 	}
-	fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%s\t%d\t%d\t%s\n", t.CC, t.Interface, netns, t.Opened,
+	fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%s\t%d\t%d\t%s\n", t.CC, t.Interface, netnsOf(t.NetnsName, t.Netns), t.Opened,
 		size(t.BytesAcked), size(t.BytesReceived), t.Retrans, t.Losses, joules(energy))
 }
 

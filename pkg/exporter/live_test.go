@@ -51,7 +51,7 @@ func child(webConfig string) int {
 	defer stop()
 	err := Run(ctx, Config{
 		Options: Options{
-			Read: readMaps, MaxSeries: 1000, Sys: "/sys",
+			Read: telemetry.Take, MaxSeries: 1000, Sys: "/sys",
 			Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
 		},
 		Listen: []string{address}, WebConfig: webConfig, Version: "test",
@@ -61,19 +61,6 @@ func child(webConfig string) int {
 		return 1
 	}
 	return 0
-}
-
-func readMaps() (*telemetry.Snapshot, error) {
-	source, err := telemetry.Open()
-	if errors.Is(err, loader.ErrNotLoaded) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer source.Close()
-	snap, err := source.Read()
-	return &snap, err
 }
 
 // running is an exporter of its own process and namespace.

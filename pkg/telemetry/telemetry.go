@@ -7,6 +7,7 @@ package telemetry
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"net/netip"
@@ -104,16 +105,35 @@ func RTTBound(i int) float64 { return math.Ldexp(1, i-20) }
 
 // Lost counts what could not be recorded, because a map was full or a connection too wide.
 type Lost struct {
-	Subflows uint64 `json:"subflows"`
-	Totals   uint64 `json:"totals"`
-	Siblings uint64 `json:"siblings"`
+	Subflows    uint64 `json:"subflows"`
+	Totals      uint64 `json:"totals"`
+	Siblings    uint64 `json:"siblings"`
+	Connections uint64 `json:"connections"` // under packet schedulers
+	SchedTotals uint64 `json:"scheduler_totals"`
 }
 
 // Snapshot is everything the maps hold at one time.
 type Snapshot struct {
-	Subflows []Subflow `json:"subflows"`
-	Totals   []Total   `json:"totals"`
-	Lost     Lost      `json:"lost"`
+	Subflows    []Subflow    `json:"subflows"`
+	Totals      []Total      `json:"totals"`
+	Connections []Connection `json:"connections"` // under packet schedulers
+	SchedTotals []SchedTotal `json:"scheduler_totals"`
+	Lost        Lost         `json:"lost"`
+}
+
+// Take opens the maps for one snapshot: they may go and come back between two. It is nil where nothing is
+// loaded.
+func Take() (*Snapshot, error) {
+	source, err := Open()
+	if errors.Is(err, loader.ErrNotLoaded) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer source.Close()
+	snap, err := source.Read()
+	return &snap, err
 }
 
 // Source is where snapshots come from: the pinned maps.
@@ -131,9 +151,11 @@ func Open() (*Source, error) {
 // Close lets go of the maps.
 func (s *Source) Close() { s.maps.Close() }
 
-// Read takes a snapshot: subflows by connection and id, totals by congestion control and interface.
+// Read takes a snapshot: subflows by connection and id, totals by algorithm and place.
 func (s *Source) Read() (Snapshot, error) {
-	snap := Snapshot{Subflows: []Subflow{}, Totals: []Total{}}
+	snap := Snapshot{
+		Subflows: []Subflow{}, Totals: []Total{}, Connections: []Connection{}, SchedTotals: []SchedTotal{},
+	}
 	names := loader.NetnsNames()
 	now, err := monotonic()
 	if err != nil {
@@ -161,8 +183,11 @@ func (s *Source) Read() (Snapshot, error) {
 		return cmp.Or(cmp.Compare(a.CC, b.CC), cmp.Compare(a.Netns, b.Netns), cmp.Compare(a.Ifindex, b.Ifindex))
 	})
 	counters, err := s.maps.Counters()
+	if err != nil {
+		return snap, err
+	}
 	snap.Lost = Lost{Subflows: counters.LostSubflows, Totals: counters.LostTotals, Siblings: counters.LostSiblings}
-	return snap, err
+	return snap, s.readScheds(&snap, names, now)
 }
 
 func subflowOf(id uint64, s *obj.MapsMpccSubflow, names map[uint64]string, now time.Duration) Subflow {

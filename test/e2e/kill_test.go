@@ -331,11 +331,11 @@ func TestKilledSweep(t *testing.T) {
 				pins++
 			}
 		}
-		return pins == 4
+		return pins == 7
 	}
 	for n := 1; ; n++ {
 		if made, ended := killed(t, pinned, "load", victim); ended {
-			t.Fatalf("four maps were not pinned: %q", made)
+			t.Fatalf("the maps were not pinned: %q", made)
 		}
 		changes, ended := killed(t, nth(n), "unload", "--all")
 		understood(t, changes)

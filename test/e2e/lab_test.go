@@ -110,7 +110,7 @@ type status struct {
 }
 
 type unpriced struct {
-	CC        string
+	Algorithm string
 	Netns     string `json:"netns_name"`
 	Interface string
 }

@@ -160,7 +160,7 @@ func checkUnpriced(t *testing.T, nets map[string]twoPaths, priced []string) {
 	}
 	text := string(mpcc(t, "status"))
 	for _, u := range want {
-		line := u.CC + ": no energy profile for " + u.Interface + " in netns " + u.Netns
+		line := u.Algorithm + ": no energy profile for " + u.Interface + " in netns " + u.Netns
 		if strings.Count(text, line) != 1 {
 			t.Errorf("no line %q in:\n%s", line, text)
 		}
