@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -32,7 +33,12 @@ type Collector struct {
 	Options
 	rapl     *energy.RAPL
 	overflow prometheus.Counter
+
+	mu     sync.Mutex // scrapes may overlap
+	scheds map[schedPlace]telemetry.SchedTotal
 }
+
+type schedPlace struct{ scheduler, netns string }
 
 // NewCollector makes a collector; it reads nothing yet.
 func NewCollector(o Options) (*Collector, error) {
@@ -45,10 +51,11 @@ func NewCollector(o Options) (*Collector, error) {
 
 // Describe is part of prometheus.Collector.
 func (c *Collector) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{activeDesc, srttDesc, infoDesc, raplDesc, successDesc} {
+	for _, d := range []*prometheus.Desc{activeDesc, srttDesc, schedActiveDesc, infoDesc, raplDesc, successDesc} {
 		out <- d
 	}
 	describeAll(totalMetrics, out)
+	describeAll(schedMetrics, out)
 	describeAll(subflowMetrics, out)
 	describeAll(lostMetrics, out)
 	describeAll(batteryMetrics, out)
@@ -87,6 +94,7 @@ func (c *Collector) collectMaps(out chan<- prometheus.Metric) error {
 		}
 	}
 	collectTotals(snap, out)
+	c.collectScheds(snap, out)
 	c.collectSubflows(snap.Subflows, out)
 	return nil
 }
@@ -144,6 +152,36 @@ func add(sum, t *telemetry.Total) {
 	sum.RTTSum += t.RTTSum
 	for i, n := range t.RTT {
 		sum.RTT[i] += n
+	}
+}
+
+// collectScheds keeps counters from falling: a connection that closes while the maps are read may be in
+// the snapshot neither as live nor in the total.
+func (c *Collector) collectScheds(snap *telemetry.Snapshot, out chan<- prometheus.Metric) {
+	active := map[schedPlace]int{}
+	for i := range snap.Connections {
+		f := &snap.Connections[i]
+		active[schedPlace{f.Scheduler, netnsLabel(f.NetnsName, f.Netns)}]++
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	before := c.scheds
+	c.scheds = map[schedPlace]telemetry.SchedTotal{}
+	for _, t := range snap.SchedTotals {
+		p := schedPlace{t.Scheduler, netnsLabel(t.NetnsName, t.Netns)}
+		if last := before[p]; last.Opened <= t.Opened { // else the maps are new
+			t.Decisions = max(t.Decisions, last.Decisions)
+			t.Waits = max(t.Waits, last.Waits)
+			t.Retransmissions = max(t.Retransmissions, last.Retransmissions)
+			t.Bytes = max(t.Bytes, last.Bytes)
+		}
+		c.scheds[p] = t
+		for _, m := range schedMetrics {
+			if got, ok := m.of(&t, []string{p.scheduler, p.netns}); ok {
+				out <- got
+			}
+		}
+		out <- prometheus.MustNewConstMetric(schedActiveDesc, gauge, float64(active[p]), p.scheduler, p.netns)
 	}
 }
 

@@ -76,7 +76,18 @@ func snapshot() *telemetry.Snapshot {
 				BytesReceived: 30, RTT: buckets(nil),
 			},
 		},
-		Lost: telemetry.Lost{Subflows: 7, Totals: 8, Siblings: 9},
+		Connections: []telemetry.Connection{
+			{ID: 1, Token: 0xab12cd, Scheduler: "minrtt", Netns: 4026531840},
+			{ID: 2, Token: 0xab12ce, Scheduler: "minrtt", Netns: 4026531840},
+		},
+		SchedTotals: []telemetry.SchedTotal{
+			{
+				Scheduler: "minrtt", Netns: 4026531840, Opened: 4, Closed: 2,
+				Decisions: 1000, Waits: 10, Retransmissions: 3, Bytes: 5000000,
+			},
+			{Scheduler: "cdd", Netns: 4026532222, NetnsName: "phone", Opened: 1, Closed: 1, Decisions: 7, Bytes: 1000},
+		},
+		Lost: telemetry.Lost{Subflows: 7, Totals: 8, Siblings: 9, Connections: 10, SchedTotals: 11},
 	}
 }
 
@@ -191,6 +202,30 @@ func TestNativeHistogram(t *testing.T) {
 		return
 	}
 	t.Error("there is no histogram of dts")
+}
+
+// A connection that closes while the maps are read must not make a counter fall; new maps start from 0.
+func TestSchedulerCountersDoNotFall(t *testing.T) {
+	var now telemetry.SchedTotal
+	c := collector(t, t.TempDir(), 0, func() (*telemetry.Snapshot, error) {
+		return &telemetry.Snapshot{SchedTotals: []telemetry.SchedTotal{now}}, nil
+	})
+	for _, step := range []struct{ opened, decisions, bytes, wantDecisions, wantBytes uint64 }{
+		{2, 100, 5000, 100, 5000},
+		{2, 40, 2000, 100, 5000},
+		{3, 140, 4000, 140, 5000},
+		{1, 5, 50, 5, 50},
+	} {
+		now = telemetry.SchedTotal{Scheduler: "minrtt", Netns: 1, Opened: step.opened, Decisions: step.decisions, Bytes: step.bytes}
+		got := gather(t, c)
+		for name, want := range map[string]uint64{
+			"mpcc_sched_decisions_total": step.wantDecisions, "mpcc_sched_assigned_bytes_total": step.wantBytes,
+		} {
+			if v := got[name].Metric[0].Counter.GetValue(); v != float64(want) {
+				t.Errorf("%+v: %s is %g", step, name, v)
+			}
+		}
+	}
 }
 
 // crowd is n subflows; the one with token i moves i bytes a second.

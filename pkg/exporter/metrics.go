@@ -15,6 +15,7 @@ import (
 // Labels. netns is the name that ip netns knows a namespace by, or else its inode number.
 var (
 	totalLabels   = []string{"cc", "iface", "netns"}
+	schedLabels   = []string{"scheduler", "netns"}
 	subflowLabels = []string{"cc", "iface", "netns", "token", "subflow"}
 	infoLabels    = append(subflowLabels[:5:5], "local", "local_id", "remote", "remote_id")
 	zoneLabels    = []string{"zone", "name"}
@@ -84,6 +85,24 @@ var (
 	srttDesc   = describe("mpcc_srtt_seconds", "Smoothed RTT at each refresh: at most once per RTT and once per 20 ms.", totalLabels)
 )
 
+// What a packet scheduler did in a namespace, in live connections and in those of before.
+var schedMetrics = []metric[telemetry.SchedTotal]{
+	{describe("mpcc_sched_connections_opened_total", "Connections that made a first decision.", schedLabels), counter,
+		always(func(t *telemetry.SchedTotal) uint64 { return t.Opened })},
+	{describe("mpcc_sched_connections_closed_total", "Connections that ended.", schedLabels), counter,
+		always(func(t *telemetry.SchedTotal) uint64 { return t.Closed })},
+	{describe("mpcc_sched_decisions_total", "Decisions on which subflows send next.", schedLabels), counter,
+		always(func(t *telemetry.SchedTotal) uint64 { return t.Decisions })},
+	{describe("mpcc_sched_waits_total", "Decisions to wait although a subflow had room.", schedLabels), counter,
+		always(func(t *telemetry.SchedTotal) uint64 { return t.Waits })},
+	{describe("mpcc_sched_retransmissions_total", "Decisions on which subflows send again what another carried.", schedLabels), counter,
+		always(func(t *telemetry.SchedTotal) uint64 { return t.Retransmissions })},
+	{describe("mpcc_sched_assigned_bytes_total", "Bytes handed to subflows.", schedLabels), counter,
+		always(func(t *telemetry.SchedTotal) uint64 { return t.Bytes })},
+}
+
+var schedActiveDesc = describe("mpcc_sched_connections_active", "Connections that are live.", schedLabels)
+
 // One live subflow.
 var subflowMetrics = []metric[telemetry.Subflow]{
 	{describe("mpcc_subflow_cwnd_packets", "Congestion window.", subflowLabels), gauge,
@@ -140,6 +159,10 @@ var lostMetrics = []metric[telemetry.Lost]{
 		always(func(l *telemetry.Lost) uint64 { return l.Totals })},
 	{describe("mpcc_lost_siblings_total", "Refreshes of connections with more subflows than the congestion control looks at.", nil), counter,
 		always(func(l *telemetry.Lost) uint64 { return l.Siblings })},
+	{describe("mpcc_lost_sched_connections_total", "Connections under packet schedulers without live state: the map was full.", nil), counter,
+		always(func(l *telemetry.Lost) uint64 { return l.Connections })},
+	{describe("mpcc_lost_sched_aggregates_total", "Connections that are missing in the schedulers' aggregates: the map was full.", nil), counter,
+		always(func(l *telemetry.Lost) uint64 { return l.SchedTotals })},
 }
 
 // What the machine itself measures. It is the host's, not the radio's.

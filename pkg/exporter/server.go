@@ -100,7 +100,7 @@ func (c Config) handler() (http.Handler, error) {
 
 	landing, err := web.NewLandingPage(web.LandingConfig{
 		Name:        "mpcc exporter",
-		Description: "Multipath TCP congestion controls: subflows, totals, modelled energy",
+		Description: "Multipath TCP congestion controls and packet schedulers: subflows, totals, modelled energy",
 		Version:     c.Version,
 		Profiling:   "false",
 		Links: []web.LandingLinks{
