@@ -82,7 +82,7 @@ Exit codes: 0 done, 1 error, 2 usage, 3 not loaded, 4 this kernel can't.`,
 	root.AddCommand(
 		newListCommand(), newDoctorCommand(),
 		newLoadCommand(), newSwitchCommand(), newUnloadCommand(),
-		newStatusCommand(), newEvalCommand(),
+		newStatusCommand(), newEvalCommand(), newReportCommand(),
 		newEnergyCommand(), newExporterCommand(),
 		newVersionCommand(), newManCommand(),
 	)

@@ -16,9 +16,9 @@ type Metric struct {
 	Unit   string // "" for a plain number
 	Of     string // what Select.Of names: class, "class or nothing", link, "class/interface", zone
 	Source string // of an energy: model or rapl
+	Total  bool   // the users' sum; else their mean
 	// values gives one per user; a single one where users have none of their own.
 	values func(r *Run, of string) []float64
-	sum    bool // of the users; else their mean
 }
 
 // What a metric is of.
@@ -33,7 +33,7 @@ const (
 // Metrics lists them in the order of the report.
 var Metrics = []Metric{
 	{Name: "goodput", Title: "goodput per user", Unit: "Mbit/s", Of: OfClasses, values: perUser(goodput)},
-	{Name: "total_goodput", Title: "goodput of all", Unit: "Mbit/s", Of: OfClasses, values: perUser(goodput), sum: true},
+	{Name: "total_goodput", Title: "goodput of all", Unit: "Mbit/s", Of: OfClasses, values: perUser(goodput), Total: true},
 	{Name: "path_goodput", Title: "acknowledged on the interface per user", Unit: "Mbit/s", Of: OfInterface, values: pathGoodput},
 	{Name: "fairness", Title: "Jain's index of goodput", Of: OfClasses, values: fairness},
 	{Name: "completion", Title: "completion time", Unit: "s", Of: OfClasses, values: perUser(completion)},
@@ -43,7 +43,7 @@ var Metrics = []Metric{
 	{Name: "out_of_order", Title: "out of order per 100 packets", Of: OfClasses, values: perUser(outOfOrder)},
 	{Name: "reinjected", Title: "reinjected per 100 packets", Of: OfClasses, values: perUser(reinjected)},
 	{Name: "energy", Title: "energy per user", Unit: "J", Of: OfClasses, Source: SourceModel, values: perUser(joules)},
-	{Name: "total_energy", Title: "energy of all", Unit: "J", Of: OfClasses, Source: SourceModel, values: perUser(joules), sum: true},
+	{Name: "total_energy", Title: "energy of all", Unit: "J", Of: OfClasses, Source: SourceModel, values: perUser(joules), Total: true},
 	{Name: "power", Title: "power per user", Unit: "W", Of: OfClasses, Source: SourceModel, values: perUser(power)},
 	{Name: "energy_per_bit", Title: "energy per bit", Unit: "nJ/bit", Of: OfClasses, Source: SourceModel, values: perUser(energyPerBit)},
 	{Name: "efficiency", Title: "energy efficiency", Unit: "Mbit/J", Of: OfClasses, Source: SourceModel, values: perUser(efficiency)},
@@ -77,7 +77,7 @@ func (m Metric) Value(r *Run, of string) (float64, bool) {
 	for _, v := range values {
 		sum += v
 	}
-	if m.sum {
+	if m.Total {
 		return sum, true
 	}
 	return sum / float64(len(values)), true

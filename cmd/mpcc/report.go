@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/mpcc/mpcc/pkg/report"
+)
+
+func newReportCommand() *cobra.Command {
+	var html string
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "report DIR…",
+		Short: "Show and compare what mpcc run measured",
+		Long: `report reads the folders that mpcc run wrote: our figures with their 95 % confidence
+intervals, the paper's beside them, and whether its claims were reproduced. Folders of one
+scenario are compared side by side, such as two kernels or two algorithms.
+
+One DIR has its report.html and plots drawn again, unless --html or -j says where to.`,
+		Args: args(cobra.MinimumNArgs(1)),
+		RunE: func(c *cobra.Command, folders []string) error {
+			r, err := report.Load(folders...)
+			if err != nil {
+				return err
+			}
+			if html != "" {
+				err = r.SaveHTML(html)
+			} else if len(folders) == 1 && !asJSON {
+				err = r.Save(folders[0])
+			}
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return writeJSON(c.OutOrStdout(), r)
+			}
+			return r.Text(c.OutOrStdout())
+		},
+	}
+	c.Flags().StringVar(&html, "html", "", "write one self-contained page to `FILE`")
+	c.Flags().BoolVarP(&asJSON, "json", "j", false, "write JSON")
+	return c
+}
