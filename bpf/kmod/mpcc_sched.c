@@ -1,0 +1,596 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * mpcc_sched: MPTCP packet schedulers in BPF for kernels whose scheduler type is no struct_ops.
+ *
+ * Registers the struct_ops type mptcp_xsched_ops and the kfuncs mptcp_xsched_*, and hands what is attached
+ * to the kernel's own list of schedulers. What a program may do is for the verifier to say, by the rules
+ * given here; the module itself only translates.
+ *
+ * What the kernel does not export is looked up once, at load. Every such function's prototype and every
+ * private field is compared with the running kernel's BTF; where one differs the module does not load.
+ * Functions are called through static_call, as direct calls: an indirect one to a function whose address
+ * the kernel never takes would fault on CPUs with indirect branch tracking.
+ */
+#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
+
+#include <linux/bpf.h>
+#include <linux/bpf_verifier.h>
+#include <linux/btf.h>
+#include <linux/btf_ids.h>
+#include <linux/init.h>
+#include <linux/kprobes.h>
+#include <linux/module.h>
+#include <linux/static_call.h>
+#include <net/mptcp.h>
+
+/* The kernel's own, seen from here as names only. */
+struct mptcp_subflow_context;
+
+/* Since 7.0 arguments are trusted without saying so. */
+#ifndef KF_TRUSTED_ARGS
+#define KF_TRUSTED_ARGS 0
+#endif
+
+/*
+ * What a BPF scheduler fills in. The kernel gets the first member, which reg() fills in; being first, it is
+ * at the address that BPF knows the table by, so that BPF_MODULE_OWNER pins the right map.
+ */
+struct mptcp_xsched_ops {
+	struct mptcp_sched_ops kernel;
+
+	int (*get_send)(struct mptcp_sock *msk);
+	int (*get_retrans)(struct mptcp_sock *msk);
+	char name[MPTCP_SCHED_NAME_MAX];
+	void (*init)(struct mptcp_sock *msk);
+	void (*release)(struct mptcp_sock *msk);
+};
+static_assert(offsetof(struct mptcp_xsched_ops, kernel) == 0);
+
+/* The functions that the kernel does not export. Their prototypes are checked by check_functions(). */
+unsigned long kallsyms_lookup_name(const char *name);
+int mptcp_register_scheduler(struct mptcp_sched_ops *sched);
+void mptcp_unregister_scheduler(struct mptcp_sched_ops *sched);
+void mptcp_subflow_set_scheduled(struct mptcp_subflow_context *subflow, bool scheduled);
+bool mptcp_subflow_active(struct mptcp_subflow_context *subflow);
+struct sock *mptcp_subflow_get_retrans(struct mptcp_sock *msk);
+bool __mptcp_retransmit_pending_data(struct sock *sk);
+
+DEFINE_STATIC_CALL_NULL(xsched_lookup, kallsyms_lookup_name);
+DEFINE_STATIC_CALL_NULL(xsched_find_type, btf_find_by_name_kind);
+DEFINE_STATIC_CALL_NULL(xsched_btf_name, btf_name_by_offset);
+DEFINE_STATIC_CALL_NULL(xsched_register, mptcp_register_scheduler);
+DEFINE_STATIC_CALL_NULL(xsched_unregister, mptcp_unregister_scheduler);
+DEFINE_STATIC_CALL_NULL(xsched_set, mptcp_subflow_set_scheduled);
+DEFINE_STATIC_CALL_NULL(xsched_is_active, mptcp_subflow_active);
+DEFINE_STATIC_CALL_NULL(xsched_default_retrans, mptcp_subflow_get_retrans);
+DEFINE_STATIC_CALL_NULL(xsched_reinject, __mptcp_retransmit_pending_data);
+
+static const struct bpf_func_proto *storage_get, *storage_delete;
+
+/* The private fields, by their place in the running kernel. */
+struct field {
+	const char *type;
+	const char *name;
+	const char *is; /* as describe() writes it */
+	u32 size; /* of those that may be written */
+	u32 offset;
+};
+
+static struct field conn_list = { "mptcp_sock", "conn_list", "list_head" };
+static struct field sched = { "mptcp_sock", "sched", "mptcp_sched_ops*" };
+static struct field snd_burst = { "mptcp_sock", "snd_burst", "s32", sizeof(s32) };
+static struct field timer_ival = { "mptcp_sock", "timer_ival", "u64", sizeof(u64) };
+static struct field node = { "mptcp_subflow_context", "node", "list_head" };
+static struct field avg_pacing_rate = { "mptcp_subflow_context", "avg_pacing_rate", "u64",
+					sizeof(u64) };
+
+static const struct btf_type *mptcp_sock_type, *subflow_type, *ops_type;
+static u32 resend_id, get_retrans_member;
+static bool registered;
+
+/* The table of a connection that is asked for a subflow, which it has only if it is one of ours. */
+static struct mptcp_xsched_ops *ops_of(struct mptcp_sock *msk)
+{
+	return *(struct mptcp_xsched_ops **)((void *)msk + sched.offset);
+}
+
+static int xsched_get_send(struct mptcp_sock *msk)
+{
+	return ops_of(msk)->get_send(msk);
+}
+
+/*
+ * Runs in the connection's worker, with its lock held. Whatever the scheduler answers, the kernel's own
+ * function is run for what it does besides choosing: it finds the subflows that went stale. Unless the
+ * scheduler says (> 0) that nothing has timed out: it had the timer go off early.
+ */
+static int xsched_get_retrans(struct mptcp_sock *msk)
+{
+	int ret = ops_of(msk)->get_retrans(msk);
+
+	if (ret > 0)
+		return 0;
+	static_call(xsched_default_retrans)(msk);
+	return ret;
+}
+
+#ifdef XSCHED_GET_SUBFLOW /* before 6.14 */
+static int xsched_get_subflow(struct mptcp_sock *msk, struct mptcp_sched_data *data)
+{
+	return data->reinject ? xsched_get_retrans(msk) : xsched_get_send(msk);
+}
+#endif
+
+/* ---- kfuncs: bpf/include/mpcc/sched_kernel.h tells what they are for ---- */
+
+struct bpf_iter_mptcp_xsched {
+	u64 opaque[2];
+} __aligned(8);
+
+struct xsched_iter {
+	struct list_head *head;
+	struct list_head *at;
+};
+static_assert(sizeof(struct xsched_iter) == sizeof(struct bpf_iter_mptcp_xsched));
+static_assert(__alignof__(struct xsched_iter) == __alignof__(struct bpf_iter_mptcp_xsched));
+
+__bpf_kfunc_start_defs();
+
+/* The callbacks run with the connection's lock held, which also guards its list of subflows. */
+__bpf_kfunc int bpf_iter_mptcp_xsched_new(struct bpf_iter_mptcp_xsched *it, struct mptcp_sock *msk)
+{
+	struct xsched_iter *iter = (void *)it;
+
+	iter->head = (void *)msk + conn_list.offset;
+	iter->at = iter->head;
+	return 0;
+}
+
+__bpf_kfunc struct mptcp_subflow_context *
+bpf_iter_mptcp_xsched_next(struct bpf_iter_mptcp_xsched *it)
+{
+	struct xsched_iter *iter = (void *)it;
+
+	if (list_is_last(iter->at, iter->head))
+		return NULL;
+	iter->at = iter->at->next;
+	return (void *)iter->at - node.offset;
+}
+
+__bpf_kfunc void bpf_iter_mptcp_xsched_destroy(struct bpf_iter_mptcp_xsched *it)
+{
+}
+
+__bpf_kfunc void mptcp_xsched_set_scheduled(struct mptcp_subflow_context *subflow, bool scheduled)
+{
+	static_call(xsched_set)(subflow, scheduled);
+}
+
+__bpf_kfunc bool mptcp_xsched_active(struct mptcp_subflow_context *subflow)
+{
+	return static_call(xsched_is_active)(subflow);
+}
+
+/* For get_retrans only: it takes a lock that is already held when an ACK has get_send called. */
+__bpf_kfunc bool mptcp_xsched_resend(struct mptcp_sock *msk)
+{
+	return static_call(xsched_reinject)((struct sock *)msk);
+}
+
+__bpf_kfunc_end_defs();
+
+BTF_KFUNCS_START(xsched_kfuncs)
+BTF_ID_FLAGS(func, bpf_iter_mptcp_xsched_new, KF_ITER_NEW | KF_TRUSTED_ARGS)
+BTF_ID_FLAGS(func, bpf_iter_mptcp_xsched_next, KF_ITER_NEXT | KF_RET_NULL)
+BTF_ID_FLAGS(func, bpf_iter_mptcp_xsched_destroy, KF_ITER_DESTROY)
+BTF_ID_FLAGS(func, mptcp_xsched_set_scheduled, KF_TRUSTED_ARGS)
+BTF_ID_FLAGS(func, mptcp_xsched_active, KF_TRUSTED_ARGS)
+BTF_ID_FLAGS(func, mptcp_xsched_resend, KF_TRUSTED_ARGS)
+BTF_KFUNCS_END(xsched_kfuncs)
+
+/* Only programs of our own type may call them. */
+static int xsched_may_call(const struct bpf_prog *prog, u32 kfunc_id)
+{
+	const struct bpf_prog_aux *aux = prog->aux;
+
+	if (!aux->attach_btf || btf_type_by_id(aux->attach_btf, aux->attach_btf_id) != ops_type)
+		return -EACCES;
+	if (kfunc_id == resend_id && prog->expected_attach_type != get_retrans_member)
+		return -EACCES;
+	return 0;
+}
+
+static const struct btf_kfunc_id_set xsched_kfunc_set = {
+	.owner = THIS_MODULE,
+	.set = &xsched_kfuncs,
+	.filter = xsched_may_call,
+};
+
+/* ---- what the verifier asks ---- */
+
+static const struct bpf_func_proto *xsched_func_proto(enum bpf_func_id id,
+						      const struct bpf_prog *prog)
+{
+	switch (id) {
+	case BPF_FUNC_sk_storage_get:
+		return storage_get;
+	case BPF_FUNC_sk_storage_delete:
+		return storage_delete;
+	default:
+		return bpf_base_func_proto(id, prog);
+	}
+}
+
+static bool within(const struct field *field, int off, int size)
+{
+	return off >= field->offset && off + size <= field->offset + field->size;
+}
+
+/* May be written: what the kernel's own scheduler writes, and nothing else. */
+static int xsched_struct_access(struct bpf_verifier_log *log, const struct bpf_reg_state *reg,
+				int off, int size)
+{
+	const struct btf_type *t = btf_type_by_id(reg->btf, reg->btf_id);
+
+	if (t == mptcp_sock_type &&
+	    (within(&snd_burst, off, size) || within(&timer_ival, off, size)))
+		return NOT_INIT; /* a number */
+	if (t == subflow_type && within(&avg_pacing_rate, off, size))
+		return NOT_INIT;
+	bpf_log(log, "a scheduler writes only mptcp_sock.snd_burst, mptcp_sock.timer_ival and "
+		     "mptcp_subflow_context.avg_pacing_rate\n");
+	return -EACCES;
+}
+
+static const struct bpf_verifier_ops xsched_verifier_ops = {
+	.get_func_proto = xsched_func_proto,
+	.is_valid_access = bpf_tracing_btf_ctx_access,
+	.btf_struct_access = xsched_struct_access,
+};
+
+/* ---- the running kernel against what this was written for ---- */
+
+static bool is_modifier(const struct btf_type *t)
+{
+	switch (BTF_INFO_KIND(t->info)) {
+	case BTF_KIND_TYPEDEF:
+	case BTF_KIND_VOLATILE:
+	case BTF_KIND_CONST:
+	case BTF_KIND_RESTRICT:
+	case BTF_KIND_TYPE_TAG:
+		return true;
+	}
+	return false;
+}
+
+/* Writes a type down: void, list_head, sock*, s32, bool. Names of typedefs do not count. */
+static void describe(const struct btf *btf, u32 id, char *to, size_t size)
+{
+	const struct btf_type *t = btf_type_by_id(btf, id);
+	size_t used;
+
+	while (t && is_modifier(t))
+		t = btf_type_by_id(btf, t->type);
+	if (!t) {
+		strscpy(to, "?", size);
+	} else if (BTF_INFO_KIND(t->info) == BTF_KIND_UNKN) {
+		strscpy(to, "void", size);
+	} else if (btf_type_is_ptr(t)) {
+		describe(btf, t->type, to, size);
+		used = strlen(to);
+		strscpy(to + used, "*", size - used);
+	} else if (btf_type_is_int(t)) {
+		if (btf_int_encoding(t) & BTF_INT_BOOL)
+			strscpy(to, "bool", size);
+		else
+			snprintf(to, size, "%c%u", btf_int_encoding(t) & BTF_INT_SIGNED ? 's' : 'u',
+				 btf_int_bits(t));
+	} else {
+		strscpy(to, static_call(xsched_btf_name)(btf, t->name_off), size);
+	}
+}
+
+static int check_function(const struct btf *btf, const char *name, const char *is)
+{
+	s32 id = static_call(xsched_find_type)(btf, name, BTF_KIND_FUNC);
+	const struct btf_type *proto;
+	char found[128];
+	size_t used;
+
+	if (id < 0) {
+		pr_err("this kernel's BTF has no function %s\n", name);
+		return -ENOENT;
+	}
+	proto = btf_type_by_id(btf, btf_type_by_id(btf, id)->type);
+	describe(btf, proto->type, found, sizeof(found));
+	for (u32 i = 0; i < btf_type_vlen(proto); i++) {
+		used = strlen(found);
+		strscpy(found + used, i ? "," : "(", sizeof(found) - used);
+		used = strlen(found);
+		describe(btf, btf_params(proto)[i].type, found + used, sizeof(found) - used);
+	}
+	used = strlen(found);
+	strscpy(found + used, ")", sizeof(found) - used);
+	if (strcmp(found, is)) {
+		pr_err("this kernel's function %s is %s, not %s\n", name, found, is);
+		return -EINVAL;
+	}
+	return 0;
+}
+
+/* Finds a member, also within unnamed ones; its offset is in bits. */
+static const struct btf_member *find_member(const struct btf *btf, const struct btf_type *t,
+					    const char *name, u32 *bits)
+{
+	const struct btf_member *member;
+	u32 i;
+
+	for_each_member(i, t, member)
+	{
+		const struct btf_type *inner = btf_type_by_id(btf, member->type);
+		u32 at = __btf_member_bit_offset(t, member);
+
+		if (!member->name_off && btf_type_is_struct(inner)) {
+			const struct btf_member *found = find_member(btf, inner, name, bits);
+
+			if (found) {
+				*bits += at;
+				return found;
+			}
+		} else if (!strcmp(static_call(xsched_btf_name)(btf, member->name_off), name)) {
+			*bits = at;
+			return member;
+		}
+	}
+	return NULL;
+}
+
+static const struct btf_type *find_struct(const struct btf *btf, const char *name)
+{
+	s32 id = static_call(xsched_find_type)(btf, name, BTF_KIND_STRUCT);
+
+	if (id < 0) {
+		pr_err("this kernel's BTF has no struct %s\n", name);
+		return NULL;
+	}
+	return btf_type_by_id(btf, id);
+}
+
+static int find_field(const struct btf *btf, struct field *field)
+{
+	const struct btf_type *t = find_struct(btf, field->type);
+	const struct btf_member *member;
+	char found[64];
+	u32 bits;
+
+	if (!t)
+		return -ENOENT;
+	member = find_member(btf, t, field->name, &bits);
+	if (!member) {
+		pr_err("this kernel's struct %s has no field %s\n", field->type, field->name);
+		return -ENOENT;
+	}
+	describe(btf, member->type, found, sizeof(found));
+	if (strcmp(found, field->is)) {
+		pr_err("this kernel's field %s.%s is %s, not %s\n", field->type, field->name, found,
+		       field->is);
+		return -EINVAL;
+	}
+	field->offset = bits / 8;
+	return 0;
+}
+
+static const struct {
+	const char *name;
+	const char *is;
+} functions[] = {
+	{ "mptcp_register_scheduler", "s32(mptcp_sched_ops*)" },
+	{ "mptcp_unregister_scheduler", "void(mptcp_sched_ops*)" },
+	{ "mptcp_subflow_set_scheduled", "void(mptcp_subflow_context*,bool)" },
+	{ "mptcp_subflow_active", "bool(mptcp_subflow_context*)" },
+	{ "mptcp_subflow_get_retrans", "sock*(mptcp_sock*)" },
+	{ "__mptcp_retransmit_pending_data", "bool(sock*)" },
+};
+
+static struct field *const fields[] = {
+	&conn_list, &sched, &snd_burst, &timer_ival, &node, &avg_pacing_rate,
+};
+
+/* The kernel calls this while it registers the type, and only if this module has BTF. */
+static int xsched_init(struct btf *btf)
+{
+	const struct btf_member *member;
+	int err;
+	u32 i;
+
+	for (i = 0; i < ARRAY_SIZE(functions); i++) {
+		err = check_function(btf, functions[i].name, functions[i].is);
+		if (err)
+			return err;
+	}
+	for (i = 0; i < ARRAY_SIZE(fields); i++) {
+		err = find_field(btf, fields[i]);
+		if (err)
+			return err;
+	}
+	mptcp_sock_type = find_struct(btf, "mptcp_sock");
+	subflow_type = find_struct(btf, "mptcp_subflow_context");
+	ops_type = find_struct(btf, "mptcp_xsched_ops");
+	if (!mptcp_sock_type || !subflow_type || !ops_type)
+		return -ENOENT;
+	for_each_member(i, ops_type,
+			member) if (!strcmp(static_call(xsched_btf_name)(btf, member->name_off),
+					    "get_retrans")) get_retrans_member = i;
+	resend_id = static_call(xsched_find_type)(btf, "mptcp_xsched_resend", BTF_KIND_FUNC);
+	registered = true;
+	return 0;
+}
+
+/* ---- the struct_ops type ---- */
+
+static int xsched_check_member(const struct btf_type *t, const struct btf_member *member,
+			       const struct bpf_prog *prog)
+{
+	return 0;
+}
+
+static int xsched_init_member(const struct btf_type *t, const struct btf_member *member,
+			      void *kdata, const void *udata)
+{
+	const struct mptcp_xsched_ops *from = udata;
+	struct mptcp_xsched_ops *to = kdata;
+
+	if (__btf_member_bit_offset(t, member) / 8 != offsetof(struct mptcp_xsched_ops, name))
+		return 0;
+	if (!from->name[0] || strscpy(to->name, from->name, sizeof(to->name)) < 0)
+		return -EINVAL;
+	return 1;
+}
+
+static int xsched_validate(void *kdata)
+{
+	const struct mptcp_xsched_ops *ops = kdata;
+
+	return ops->get_send && ops->get_retrans ? 0 : -EINVAL;
+}
+
+static int xsched_reg(void *kdata, struct bpf_link *link)
+{
+	struct mptcp_xsched_ops *ops = kdata;
+
+#ifdef XSCHED_GET_SUBFLOW
+	ops->kernel.get_subflow = xsched_get_subflow;
+#else
+	ops->kernel.get_send = xsched_get_send;
+	ops->kernel.get_retrans = xsched_get_retrans;
+#endif
+	ops->kernel.init = ops->init;
+	ops->kernel.release = ops->release;
+	strscpy(ops->kernel.name, ops->name);
+	/* Each connection then holds the BPF map that the table lies in, and that holds this module. */
+	ops->kernel.owner = BPF_MODULE_OWNER;
+	return static_call(xsched_register)(&ops->kernel);
+}
+
+static void xsched_unreg(void *kdata, struct bpf_link *link)
+{
+	struct mptcp_xsched_ops *ops = kdata;
+
+	static_call(xsched_unregister)(&ops->kernel);
+}
+
+/* Tell the kernel which members there are, and never run. */
+static int no_choice(struct mptcp_sock *msk)
+{
+	return -EINVAL;
+}
+
+static void no_event(struct mptcp_sock *msk)
+{
+}
+
+static struct mptcp_xsched_ops stubs = {
+	.get_send = no_choice,
+	.get_retrans = no_choice,
+	.init = no_event,
+	.release = no_event,
+};
+
+static struct bpf_struct_ops xsched_struct_ops = {
+	.verifier_ops = &xsched_verifier_ops,
+	.init = xsched_init,
+	.check_member = xsched_check_member,
+	.init_member = xsched_init_member,
+	.validate = xsched_validate,
+	.reg = xsched_reg,
+	.unreg = xsched_unreg,
+	.cfi_stubs = &stubs,
+	.owner = THIS_MODULE,
+	.name = "mptcp_xsched_ops",
+};
+
+/* ---- load ---- */
+
+/* A kprobe may be set by name, which tells the address. */
+static int __init find_lookup(void)
+{
+	struct kprobe probe = { .symbol_name = "kallsyms_lookup_name" };
+	int err = register_kprobe(&probe);
+
+	if (err) {
+		pr_err("this kernel lets no kprobe be set on kallsyms_lookup_name (error %d): "
+		       "kprobes are missing or locked down\n",
+		       err);
+		return err;
+	}
+	/* With indirect branch tracking the address is behind the function's first instruction, which only
+	 * marks where indirect calls may land. */
+	static_call_update(xsched_lookup, (void *)probe.addr);
+	unregister_kprobe(&probe);
+	return 0;
+}
+
+static void *__init find_symbol(const char *name)
+{
+	unsigned long addr = static_call(xsched_lookup)(name);
+
+	if (!addr)
+		pr_err("this kernel has no symbol %s\n", name);
+	return (void *)addr;
+}
+
+/* Makes calls to a function of the kernel direct ones. */
+#define BIND(call, function)                                      \
+	({                                                        \
+		typeof(function) *found = find_symbol(#function); \
+		if (found)                                        \
+			static_call_update(call, found);          \
+		!!found;                                          \
+	})
+
+static int __init find_symbols(void)
+{
+	int err = find_lookup();
+
+	if (err)
+		return err;
+	storage_get = find_symbol("bpf_sk_storage_get_proto");
+	storage_delete = find_symbol("bpf_sk_storage_delete_proto");
+	if (!storage_get || !storage_delete || !BIND(xsched_find_type, btf_find_by_name_kind) ||
+	    !BIND(xsched_btf_name, btf_name_by_offset) ||
+	    !BIND(xsched_register, mptcp_register_scheduler) ||
+	    !BIND(xsched_unregister, mptcp_unregister_scheduler) ||
+	    !BIND(xsched_set, mptcp_subflow_set_scheduled) ||
+	    !BIND(xsched_is_active, mptcp_subflow_active) ||
+	    !BIND(xsched_default_retrans, mptcp_subflow_get_retrans) ||
+	    !BIND(xsched_reinject, __mptcp_retransmit_pending_data))
+		return -ENOENT;
+	return 0;
+}
+
+static int __init mpcc_sched_load(void)
+{
+	int err = find_symbols();
+
+	if (err)
+		return err;
+	err = register_bpf_struct_ops(&xsched_struct_ops, mptcp_xsched_ops);
+	if (!err && !registered) {
+		pr_err("this module was built without BTF: install dwarves (pahole) and the "
+		       "kernel's vmlinux, and build it again\n");
+		err = -EOPNOTSUPP;
+	}
+	if (!err)
+		err = register_btf_kfunc_id_set(BPF_PROG_TYPE_STRUCT_OPS, &xsched_kfunc_set);
+	return err;
+}
+module_init(mpcc_sched_load);
+
+/* Loaded schedulers and their connections hold the module; what it registered goes with its BTF. */
+static void __exit mpcc_sched_unload(void)
+{
+}
+module_exit(mpcc_sched_unload);
+
+MODULE_DESCRIPTION("MPTCP packet schedulers in BPF, as a struct_ops type");
+MODULE_LICENSE("GPL");
