@@ -21,9 +21,9 @@
  *   are gone, its send buffer is full or the data has ended, but at least one fragment (what a sendmsg()
  *   or several small ones left in one piece of memory, at most 32 KiB). When data is left it is asked again.
  *   reinject = true: the connection's retransmission timer went off. Called from a worker. Each subflow
- *   scheduled sends the oldest fragment that is not acknowledged. Subflows that made no progress have been
- *   looked at before: the kernel marks those stale that did not for several timeouts, and reinjects
- *   what they held.
+ *   scheduled sends the oldest fragment that is not acknowledged. Unless it returns SCHED_EARLY the kernel
+ *   then counts a timeout against the subflows that have made no progress since the last one: after
+ *   some they are stale (not active), and the kernel reinjects what they held.
  *   A connection that fell back to TCP asks nobody.
  *
  * Sending data twice
@@ -31,16 +31,20 @@
  *   The same data goes out again in two ways, both with reinject = true:
  *   - the oldest fragment, on every subflow scheduled;
  *   - all that is not acknowledged, once sched_resend() has moved the connection's next byte back: the
- *     scheduler returns a negative number, is asked with reinject = false until sched_next_seq() is where
+ *     scheduler schedules nothing then, is asked with reinject = false until sched_next_seq() is where
  *     it was, and may choose other subflows than the first time.
  *   sched_set_timeout() makes the timer go off soon after the next fragment (a timer's tick later at the
  *   earliest, 1 to 4 ms), provided that snd_burst is used up by then: with data and burst left the kernel
- *   computes the timeout anew.
+ *   computes the timeout anew. A scheduler that does so returns SCHED_EARLY while less time has passed
+ *   than a real timeout takes: else a path's mere delay would make its subflow stale.
  */
 #ifndef MPCC_SCHED_KERNEL_H
 #define MPCC_SCHED_KERNEL_H
 
 #include "compat.h"
+
+/* sched_choose()'s answer when it had the timer go off early, whether it scheduled subflows or not. */
+#define SCHED_EARLY 1
 
 /*
  * The kernel's functions, by one name each.
@@ -80,7 +84,6 @@ extern bool sched_active(struct mptcp_subflow_context *subflow) __ksym;
 
 #ifdef MPCC_NATIVE
 extern void mptcp_set_timeout(struct sock *sk) __ksym;
-extern bool bpf_mptcp_subflow_queues_empty(struct sock *sk) __ksym;
 extern void mptcp_pm_subflow_chk_stale(const struct mptcp_sock *msk, struct sock *ssk) __ksym;
 
 /* There this cannot be. */
@@ -172,54 +175,56 @@ struct MPCC_SCHED_TYPE {
 	void (*release)(struct mptcp_sock *msk);
 };
 
-/* Elsewhere the module looks for subflows that went stale. */
+/* What is left to do when a scheduler was asked to retransmit; elsewhere the module does it. */
 #ifdef MPCC_NATIVE
-#define SCHED_RETRANS_SECTION "struct_ops.s"
-static __always_inline void sched_check_stale(struct mptcp_sock *msk)
+#define SCHED_RETRANS_SECTION "struct_ops.s" /* for mptcp_pm_subflow_chk_stale() */
+static __always_inline int sched_retrans(struct mptcp_sock *msk, int answer)
 {
 	struct mptcp_subflow_context *subflow;
 
+	if (answer > 0)
+		return 0;
 	sched_for_each(subflow,
 		       msk) if (sched_active(subflow) && !sched_idle(sched_socket(subflow)))
 		mptcp_pm_subflow_chk_stale(msk, subflow->tcp_sock);
+	return answer;
 }
 #else
 #define SCHED_RETRANS_SECTION "struct_ops"
-#define sched_check_stale(msk) ((void)(msk))
+#define sched_retrans(msk, answer) (answer)
 #endif
 
 /* The whole of a scheduler's table. One object holds one: the library matches programs by member. */
-#define SCHED_OPS(scheduler)                                      \
-	char LICENSE[] SEC("license") = "Dual BSD/GPL";           \
-	SEC("struct_ops")                                         \
-	int BPF_PROG(mpcc_get_send, struct mptcp_sock *msk)       \
-	{                                                         \
-		return sched_choose(msk, false);                  \
-	}                                                         \
-	SEC(SCHED_RETRANS_SECTION)                                \
-	int BPF_PROG(mpcc_get_retrans, struct mptcp_sock *msk)    \
-	{                                                         \
-		sched_check_stale(msk);                           \
-		return sched_choose(msk, true);                   \
-	}                                                         \
-	SEC("struct_ops")                                         \
-	void BPF_PROG(mpcc_sched_init, struct mptcp_sock *msk)    \
-	{                                                         \
-		sched_init(msk);                                  \
-	}                                                         \
-	SEC("struct_ops")                                         \
-	void BPF_PROG(mpcc_sched_release, struct mptcp_sock *msk) \
-	{                                                         \
-		sched_release(msk);                               \
-	}                                                         \
-	SEC(".struct_ops.link")                                   \
-	struct MPCC_SCHED_TYPE scheduler = {                      \
-		.get_send = (void *)mpcc_get_send,                \
-		.get_retrans = (void *)mpcc_get_retrans,          \
-		.init = (void *)mpcc_sched_init,                  \
-		.release = (void *)mpcc_sched_release,            \
-		.name = #scheduler,                               \
-	};                                                        \
+#define SCHED_OPS(scheduler)                                        \
+	char LICENSE[] SEC("license") = "Dual BSD/GPL";             \
+	SEC("struct_ops")                                           \
+	int BPF_PROG(mpcc_get_send, struct mptcp_sock *msk)         \
+	{                                                           \
+		return sched_choose(msk, false);                    \
+	}                                                           \
+	SEC(SCHED_RETRANS_SECTION)                                  \
+	int BPF_PROG(mpcc_get_retrans, struct mptcp_sock *msk)      \
+	{                                                           \
+		return sched_retrans(msk, sched_choose(msk, true)); \
+	}                                                           \
+	SEC("struct_ops")                                           \
+	void BPF_PROG(mpcc_sched_init, struct mptcp_sock *msk)      \
+	{                                                           \
+		sched_init(msk);                                    \
+	}                                                           \
+	SEC("struct_ops")                                           \
+	void BPF_PROG(mpcc_sched_release, struct mptcp_sock *msk)   \
+	{                                                           \
+		sched_release(msk);                                 \
+	}                                                           \
+	SEC(".struct_ops.link")                                     \
+	struct MPCC_SCHED_TYPE scheduler = {                        \
+		.get_send = (void *)mpcc_get_send,                  \
+		.get_retrans = (void *)mpcc_get_retrans,            \
+		.init = (void *)mpcc_sched_init,                    \
+		.release = (void *)mpcc_sched_release,              \
+		.name = #scheduler,                                 \
+	};                                                          \
 	_Static_assert(sizeof(#scheduler) <= 16, "the kernel's names are shorter")
 
 #endif
