@@ -454,10 +454,9 @@ static int xsched_validate(void *kdata)
 	return ops->get_send && ops->get_retrans ? 0 : -EINVAL;
 }
 
-static int xsched_reg(void *kdata, struct bpf_link *link)
+/* What the kernel gets to see of a table. */
+static void fill_in(struct mptcp_xsched_ops *ops)
 {
-	struct mptcp_xsched_ops *ops = kdata;
-
 #ifdef XSCHED_GET_SUBFLOW
 	ops->kernel.get_subflow = xsched_get_subflow;
 #else
@@ -469,6 +468,13 @@ static int xsched_reg(void *kdata, struct bpf_link *link)
 	strscpy(ops->kernel.name, ops->name);
 	/* Each connection then holds the BPF map that the table lies in, and that holds this module. */
 	ops->kernel.owner = BPF_MODULE_OWNER;
+}
+
+static int xsched_reg(void *kdata, struct bpf_link *link)
+{
+	struct mptcp_xsched_ops *ops = kdata;
+
+	fill_in(ops);
 	return static_call(xsched_register)(&ops->kernel);
 }
 
@@ -477,6 +483,28 @@ static void xsched_unreg(void *kdata, struct bpf_link *link)
 	struct mptcp_xsched_ops *ops = kdata;
 
 	static_call(xsched_unregister)(&ops->kernel);
+}
+
+/*
+ * Puts a table in the place of one of the same name: new connections get it, live ones keep theirs. The
+ * kernel registers a name once, so the new table enters without one and takes it while the old table still
+ * has it. At no time is the name missing.
+ */
+static int xsched_update(void *kdata, void *old_kdata, struct bpf_link *link)
+{
+	struct mptcp_xsched_ops *ops = kdata, *old = old_kdata;
+	int err;
+
+	if (strcmp(ops->name, old->name))
+		return -EINVAL;
+	fill_in(ops);
+	ops->kernel.name[0] = 0;
+	err = static_call(xsched_register)(&ops->kernel);
+	if (err)
+		return err;
+	WRITE_ONCE(ops->kernel.name[0], ops->name[0]);
+	xsched_unreg(old, link);
+	return 0;
 }
 
 /* Tell the kernel which members there are, and never run. */
@@ -504,6 +532,7 @@ static struct bpf_struct_ops xsched_struct_ops = {
 	.validate = xsched_validate,
 	.reg = xsched_reg,
 	.unreg = xsched_unreg,
+	.update = xsched_update,
 	.cfi_stubs = &stubs,
 	.owner = THIS_MODULE,
 	.name = "mptcp_xsched_ops",
