@@ -83,7 +83,7 @@ Exit codes: 0 done, 1 error, 2 usage, 3 not loaded, 4 this kernel can't.`,
 		newListCommand(), newDoctorCommand(),
 		newLoadCommand(), newSwitchCommand(), newUnloadCommand(),
 		newStatusCommand(), newEvalCommand(), newReportCommand(),
-		newEnergyCommand(), newExporterCommand(),
+		newEnergyCommand(), newSteerCommand(), newExporterCommand(),
 		newVersionCommand(), newManCommand(),
 	)
 	return root

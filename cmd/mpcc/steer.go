@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/mpcc/mpcc/loader"
+	"github.com/mpcc/mpcc/pkg/catalog"
+	"github.com/mpcc/mpcc/pkg/steer"
+	"github.com/mpcc/mpcc/pkg/telemetry"
+)
+
+func newSteerCommand() *cobra.Command {
+	var asJSON, restore bool
+	var size string
+	var config steer.Config
+	c := &cobra.Command{
+		Use:   "steer",
+		Short: "Keep connections off subflows that are not worth their energy",
+		Long: `steer looks at the live subflows of a network namespace and at the energy profiles of
+its interfaces, finds for each connection that sends the set of subflows that ES-MPTCP's objective prefers,
+and makes the others backups (MP_PRIO). It needs no packet scheduler, and runs until it is ended; then it
+gives every flag back. What a killed one left, the next one gives back first.
+
+It prints a line for each flag it changes, with the reason.
+
+It cannot schedule packets: a subflow is in use, or it is a backup and idle. A flag belongs to an endpoint
+(ip mptcp endpoint) and goes for all connections with that address: it is set where none of them wants the
+subflow. In each connection the kernel applies it to the first subflow with that address only. Under a
+userspace path manager (net.mptcp.pm_type=1) the flag is the single subflow's. docs/steer.md tells more.`,
+		Example: `  mpcc steer --size 20M
+  mpcc steer --netns phone --lambda 0.01 --json
+  mpcc steer --dry-run`,
+		Args: args(cobra.NoArgs),
+	}
+	netns := netnsFlag(c)
+	f := c.Flags()
+	f.Float64Var(&config.Objective.Lambda, "lambda", 0.001, "what a mJ counts against a Mbit/s; more saves more energy")
+	f.StringVar(&size, "size", "1M", "bytes of a transfer, with K, M or G for powers of 1024; more saves more energy")
+	f.BoolVar(&config.DryRun, "dry-run", false, "change nothing, print what would be changed")
+	f.BoolVar(&restore, "restore", false, "only give back what a killed steer left")
+	f.BoolVarP(&asJSON, "json", "j", false, "write each change as a line of JSON")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		if restore && config.DryRun {
+			return usageError("--restore gives back what there is, and --dry-run changes nothing: say one of them")
+		}
+		bytes, err := parseSize(size)
+		if err != nil {
+			return usageError("--size %w", err)
+		}
+		if !(config.Objective.Lambda >= 0) {
+			return usageError("--lambda %g: give 0 or more", config.Objective.Lambda)
+		}
+		config.Objective.Size = bytes * 8 / 1e6
+		ns, err := netns()
+		if err != nil {
+			return err
+		}
+		out := c.OutOrStdout()
+		config.Netns, config.Enter = ns.Inode, ns.Do
+		config.Read = func() ([]telemetry.Subflow, map[uint32]steer.Tariff, error) { return readForSteer(ns) }
+		config.Log = slog.New(slog.NewTextHandler(c.ErrOrStderr(), nil))
+		config.Report = func(change steer.Change) {
+			if asJSON {
+				_ = json.NewEncoder(out).Encode(change)
+				return
+			}
+			printChange(out, change)
+		}
+		if restore {
+			n, err := steer.Restore(config)
+			if err == nil && n == 0 && !asJSON {
+				fmt.Fprintln(out, "nothing to give back")
+			}
+			return err
+		}
+		if err := steerable(ns); err != nil {
+			return err
+		}
+		ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, unix.SIGTERM, unix.SIGHUP)
+		defer stop()
+		return steer.Run(ctx, config)
+	}
+	return c
+}
+
+// parseSize reads bytes, with K, M or G.
+func parseSize(text string) (float64, error) {
+	number, scale := text, 1.
+	for i, unit := range []string{"K", "M", "G"} {
+		if before, found := strings.CutSuffix(text, unit); found {
+			number, scale = before, float64(uint64(1)<<(10*(i+1)))
+		}
+	}
+	n, err := strconv.ParseFloat(number, 64)
+	if err != nil || !(n > 0 && n*scale <= 1<<50) {
+		return 0, fmt.Errorf("%s: give bytes above 0, such as 16K or 20M", text)
+	}
+	return n * scale, nil
+}
+
+// steerable makes sure that there is something to go by: live state and prices.
+func steerable(ns loader.Netns) error {
+	loaded, err := loader.Loaded()
+	if err != nil {
+		return err
+	}
+	isCC := func(e catalog.Entry) bool { return e.Kind == catalog.CC }
+	subflows, tariffs, err := readForSteer(ns)
+	if err == nil && len(subflows) == 0 && !slices.ContainsFunc(loaded, isCC) {
+		err = loader.ErrNothingLoaded
+	}
+	absent := func(f loader.Feature) bool { return !f.Present }
+	if errors.Is(err, loader.ErrNotLoaded) && slices.ContainsFunc(loader.Probe(catalog.CC), absent) {
+		// One is like the other where the kernel can run none.
+		err = loader.Check(catalog.Entries[slices.IndexFunc(catalog.Entries, isCC)])
+		return fmt.Errorf("steer goes by what mpcc's congestion controls see, and %w", err)
+	}
+	if err != nil {
+		return err
+	}
+	if len(tariffs) == 0 {
+		where := ""
+		if ns.Name != "" {
+			where = " --netns " + ns.Name
+		}
+		return fmt.Errorf("no interface of %s has an energy profile; mpcc energy set IFACE PROFILE%s gives it one", ns, where)
+	}
+	return nil
+}
+
+// readForSteer reads the maps, which may go and come back meanwhile.
+func readForSteer(ns loader.Netns) ([]telemetry.Subflow, map[uint32]steer.Tariff, error) {
+	source, err := telemetry.Open()
+	if err != nil {
+		return nil, nil, err
+	}
+	defer source.Close()
+	snap, err := source.Read()
+	if err != nil {
+		return nil, nil, err
+	}
+	var subflows []telemetry.Subflow
+	for _, f := range snap.Subflows {
+		if f.Netns == ns.Inode {
+			subflows = append(subflows, f)
+		}
+	}
+	maps, err := loader.OpenMaps()
+	if err != nil {
+		return nil, nil, err
+	}
+	defer maps.Close()
+	profiles, err := maps.Profiles()
+	if err != nil {
+		return nil, nil, err
+	}
+	tariffs := map[uint32]steer.Tariff{}
+	for key, p := range profiles {
+		if uint64(key.Netns) == ns.Inode {
+			tariffs[key.Ifindex] = steer.Tariff{Slope: float64(p.UpUwPerMbps) / 1000, Base: float64(p.BaseUw) / 1000}
+		}
+	}
+	return subflows, tariffs, nil
+}
+
+func printChange(w io.Writer, c steer.Change) {
+	what := "in use again"
+	if c.Backup {
+		what = "backup"
+	}
+	if c.DryRun {
+		what = "would be " + what
+	}
+	subflow := ""
+	if c.Token != "" {
+		subflow = fmt.Sprintf(" > %s of %s", c.Remote, c.Token)
+	}
+	fmt.Fprintf(w, "%s %v%s: %s: %s\n", c.Interface, c.Local, subflow, what, reason(c.Because))
+}
+
+// reason tells why in a line.
+func reason(v *steer.Verdict) string {
+	switch {
+	case v == nil:
+		return "given back"
+	case v.Unpriced != "":
+		return fmt.Sprintf("connection %v has no energy profile for %s", v.Token, v.Unpriced)
+	}
+	var objective, paths []string
+	for i, o := range v.O {
+		objective = append(objective, fmt.Sprintf("O%d %.4g", i+1, o))
+	}
+	for _, m := range v.Subflows {
+		paths = append(paths, fmt.Sprintf("%s %.4g mJ/Mbit at %.3g Mbit/s", m.Interface, m.Cost, m.Rate))
+	}
+	return fmt.Sprintf("connection %v: k* = %d of %d (%s), %s", v.Token, v.K, len(v.O), strings.Join(objective, ", "), strings.Join(paths, ", "))
+}

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package steer
+
+import (
+	"cmp"
+	"math"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/mpcc/mpcc/pkg/telemetry"
+)
+
+const (
+	// Before so many bytes and round trips a subflow's rate says little about its path.
+	measuredBytes = 64 << 10
+	measuredRTTs  = 10
+	// A verdict stands for as long after the connection last sent.
+	verdictLasts = 10 * time.Second
+	// In what time a loss counts half.
+	lossHalfLife = 10 * time.Second
+	// Where no loss has been seen yet.
+	leastLoss = 1e-6
+)
+
+// Tariff is what sending on an interface costs.
+type Tariff struct {
+	Slope float64 // mW/Mbps
+	Base  float64 // mW while active
+}
+
+// Lever is what a backup flag hangs on: an endpoint of the kernel's path manager, or a single subflow of a
+// connection that a userspace path manager looks after.
+type Lever struct {
+	Endpoint uint8          `json:"endpoint,omitempty"` // its id; 0 for a single subflow
+	Token    uint32         `json:"token,omitempty"`    // of the single subflow's connection
+	Local    netip.AddrPort `json:"local"`              // port 0 for any
+	Remote   netip.AddrPort `json:"remote"`             // of the single subflow
+}
+
+// seen is a subflow with its lever. One without lever, its zero value, stays as it is.
+type seen struct {
+	telemetry.Subflow
+	lever   Lever
+	held    bool // it is a backup by steer's own hand
+	foreign bool // it is a backup by somebody else's will, and no matter of choice
+}
+
+// Verdict is what the objective says about one connection.
+type Verdict struct {
+	Token    telemetry.Token `json:"token"`
+	Subflows []Member        `json:"subflows"`  // cheapest first
+	O        []float64       `json:"objective"` // of the first 1, 2, … of them
+	K        int             `json:"k"`         // where it is greatest
+	// Unpriced is an interface without energy profile; the connection is left alone for it.
+	Unpriced string   `json:"unpriced,omitempty"`
+	stuck    []Member // without lever, and better left out
+}
+
+// Member is a subflow of a verdict.
+type Member struct {
+	Interface string     `json:"interface"`
+	Local     netip.Addr `json:"local"`
+	Remote    netip.Addr `json:"remote"`
+	Rate      float64    `json:"rate_mbps"`        // expected
+	Cost      float64    `json:"cost_mj_per_mbit"` // at that rate
+	In        bool       `json:"in"`               // to be used; by hysteresis not always the first K
+	lever     Lever
+}
+
+// decider judges connections by what it sees of them over time.
+type decider struct {
+	objective   Objective
+	connections map[telemetry.Token]*connection
+}
+
+type connection struct {
+	flows   map[uint64]*flow // by the subflow's identity
+	judged  time.Time        // no sooner again than after a round trip of the slowest subflow
+	pause   time.Duration
+	verdict *Verdict
+	active  time.Time // when it was last seen to send
+}
+
+// judge looks at all subflows of a namespace and gives the verdicts that stand.
+func (d *decider) judge(now time.Time, all []seen, tariffs map[uint32]Tariff) []*Verdict {
+	byToken := map[telemetry.Token][]seen{}
+	for _, s := range all {
+		if s.Token != 0 {
+			byToken[s.Token] = append(byToken[s.Token], s)
+		}
+	}
+	for token := range d.connections {
+		if byToken[token] == nil {
+			delete(d.connections, token)
+		}
+	}
+	var standing []*Verdict
+	for token, subflows := range byToken {
+		c := d.connections[token]
+		if c == nil {
+			c = &connection{flows: map[uint64]*flow{}}
+			d.connections[token] = c
+		}
+		if now.Sub(c.judged) >= c.pause {
+			c.judge(d.objective, now, subflows, tariffs)
+		}
+		if c.verdict != nil && now.Sub(c.active) > verdictLasts {
+			c.verdict = nil
+		}
+		if c.verdict != nil {
+			standing = append(standing, c.verdict)
+		}
+	}
+	slices.SortFunc(standing, func(a, b *Verdict) int { return cmp.Compare(a.Token, b.Token) })
+	return standing
+}
+
+// judge renews the verdict of a connection that sends, if all of its subflows can be judged.
+func (c *connection) judge(o Objective, now time.Time, subflows []seen, tariffs map[uint32]Tariff) {
+	c.judged, c.pause = now, 0
+	var sent, received uint64
+	flows := map[uint64]*flow{}
+	for _, s := range subflows {
+		f := c.flows[s.ID]
+		if f == nil {
+			f = &flow{at: now}
+		}
+		sent += s.BytesSent - f.sent
+		received += s.BytesReceived - f.received
+		f.update(now, s.Subflow)
+		flows[s.ID] = f
+		c.pause = max(c.pause, time.Duration(s.SRTT))
+	}
+	c.flows = flows
+	// The profiles' downlink side is not what the objective is about.
+	if sent == 0 || sent < received {
+		return
+	}
+	choosable := slices.DeleteFunc(slices.Clone(subflows), func(s seen) bool { return s.foreign })
+	verdict := &Verdict{Token: subflows[0].Token}
+	for _, s := range choosable {
+		if s.SRTT == 0 || s.MSS == 0 || s.BytesAcked < measuredBytes || time.Duration(s.Age) < measuredRTTs*c.pause {
+			return
+		}
+		if _, priced := tariffs[s.Ifindex]; !priced {
+			verdict.Unpriced = s.Interface
+		}
+	}
+	c.active, c.verdict = now, verdict
+	if verdict.Unpriced != "" {
+		for _, s := range choosable {
+			verdict.Subflows = append(verdict.Subflows, member(s, Path{}, true))
+		}
+		return
+	}
+	paths := c.paths(choosable, tariffs)
+	choice := o.Choose(paths)
+	verdict.O, verdict.K = choice.O, choice.K
+	var then, current []Path
+	for i, s := range choosable {
+		if s.lever == (Lever{}) || slices.Contains(choice.Best(), i) {
+			then = append(then, paths[i])
+		}
+		if !s.held {
+			current = append(current, paths[i])
+		}
+	}
+	present := o.Of(current)
+	change := worthwhile(present, o.Of(then))
+	for at, i := range choice.Order {
+		in := !choosable[i].held
+		if change {
+			in = at < choice.K
+		}
+		m := member(choosable[i], paths[i], in || choosable[i].lever == (Lever{}))
+		verdict.Subflows = append(verdict.Subflows, m)
+		if m.lever == (Lever{}) && at >= choice.K && worthwhile(present, choice.O[choice.K-1]) {
+			verdict.stuck = append(verdict.stuck, m)
+		}
+	}
+}
+
+func member(s seen, p Path, in bool) Member {
+	m := Member{Interface: s.Interface, Local: s.Local.Addr(), Remote: s.Remote.Addr(), Rate: p.Rate, In: in, lever: s.lever}
+	if p.Rate > 0 {
+		m.Cost = p.Cost()
+	}
+	return m
+}
+
+// paths gives what each subflow may be expected to carry: what it does or could by its window, but no more
+// than its loss allows beside the others.
+func (c *connection) paths(subflows []seen, tariffs map[uint32]Tariff) []Path {
+	var links []Link
+	for _, s := range subflows {
+		links = append(links, Link{Loss: c.flows[s.ID].loss, RTT: time.Duration(s.SRTT).Seconds()})
+	}
+	var paths []Path
+	for i, packets := range Equilibrium(links) {
+		s, t := subflows[i], tariffs[subflows[i].Ifindex]
+		packet := float64(s.MSS) * 8 / 1e6 // Mbit
+		measured := max(float64(s.DeliveryRate)*8/1e6, float64(s.Cwnd)*packet/links[i].RTT)
+		paths = append(paths, Path{Rate: min(packets*packet, measured), Slope: t.Slope, Base: t.Base})
+	}
+	return paths
+}
+
+// flow is what is remembered of a subflow.
+type flow struct {
+	sent, received  uint64
+	lost            uint32
+	at              time.Time
+	packets, losses float64 // sent and lost, the older the less
+	loss            float64 // p: loss events for each packet
+}
+
+func (f *flow) update(now time.Time, s telemetry.Subflow) {
+	fade := math.Exp2(-now.Sub(f.at).Seconds() / lossHalfLife.Seconds())
+	f.packets = f.packets*fade + float64(s.BytesSent-f.sent)/max(1, float64(s.MSS))
+	f.losses = f.losses*fade + float64(s.Losses-f.lost)
+	if f.packets >= 1 || f.loss == 0 {
+		f.loss = min(1, max(leastLoss, f.losses/max(1, f.packets)))
+	}
+	f.at, f.sent, f.received, f.lost = now, s.BytesSent, s.BytesReceived, s.Losses
+}
+
+// wish is what the verdicts make of a lever.
+type wish struct {
+	backup  bool
+	because *Verdict
+	member  Member
+}
+
+// wishes brings the verdicts together: a lever that serves several connections makes backups only where
+// none of them wants the subflow.
+func wishes(verdicts []*Verdict) map[Lever]wish {
+	all := map[Lever]wish{}
+	for _, v := range verdicts {
+		for _, m := range v.Subflows {
+			if m.lever == (Lever{}) {
+				continue
+			}
+			if w, known := all[m.lever]; !known || w.backup && m.In {
+				all[m.lever] = wish{backup: !m.In, because: v, member: m}
+			}
+		}
+	}
+	return all
+}
