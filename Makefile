@@ -46,6 +46,11 @@ define bpf2go
 		name=$$(basename $$file .bpf.c); \
 		$(BPF2GO) $(1) -go-package obj -no-global-types "$${name^}" $$file -- $(BPF_CFLAGS); \
 	done
+	for file in bpf/sched/*.bpf.c; do \
+		name=$$(basename $$file .bpf.c); \
+		$(BPF2GO) $(1) -go-package obj -no-global-types "Sched$${name^}" $$file -- $(BPF_CFLAGS); \
+		$(BPF2GO) $(1) -go-package obj -no-global-types "Sched$${name^}Native" $$file -- $(BPF_CFLAGS) -DMPCC_NATIVE; \
+	done
 	for file in test/bench/cc/*.bpf.c; do \
 		name=$$(basename $$file .bpf.c); \
 		$(BPF2GO) $(2) -go-package main -no-global-types "$${name^}" $$file -- $(BPF_CFLAGS); \
@@ -57,11 +62,15 @@ generate: ## Compile the BPF programs and their Go bindings; write the tables
 	go run ./bpf/gen | clang-format-19 >bpf/include/mpcc/logistic.h
 	$(call bpf2go,bpf/obj,test/bench)
 	go run ./docs/gen >docs/algorithms.md
+	go run ./docs/gen/results
 
 .PHONY: check-generated
 check-generated: ## Fail if a generated file is not what its sources give
 	@diff bpf/include/mpcc/logistic.h <(go run ./bpf/gen | clang-format-19)
 	@diff docs/algorithms.md <(go run ./docs/gen)
+	@mkdir -p docs/results/plots && go run ./docs/gen/results -out .cache/docs && \
+		diff docs/results.md .cache/docs/results.md && diff -rq docs/results/plots .cache/docs/results/plots || \
+		{ echo "docs/results.md is not what docs/results gives: run make generate and commit" >&2; exit 1; }
 	$(call bpf2go,.cache/obj,.cache/bench)
 	@for folder in bpf/obj test/bench; do \
 		diff <(cd $$folder && sha256sum *_bpfel.*) <(cd .cache/$${folder#*/} && sha256sum *_bpfel.*) || \
@@ -165,4 +174,4 @@ uninstall: ## Remove what install put there
 
 .PHONY: clean
 clean: ## Remove what was built; the cache of downloads stays
-	rm -rf bin .cache/obj .cache/bench .cache/fuzz
+	rm -rf bin .cache/obj .cache/bench .cache/fuzz .cache/docs

@@ -31,7 +31,12 @@ type Series struct {
 	Kind string  `json:"kind"` // "" = ours; published, theory, optimum
 	Hue  int     `json:"hue"`
 	Data []Datum `json:"data"`
+	// Trace is the data of a trace, with neither intervals nor boxes.
+	Trace Trace `json:"trace,omitempty"`
 }
+
+// Trace is in JSON a text of x,y x,y …, with five significant digits.
+type Trace []Datum
 
 // Datum is a point, with its interval or box.
 type Datum struct {
@@ -40,6 +45,33 @@ type Datum struct {
 	Low  *float64 `json:"low,omitempty"`
 	High *float64 `json:"high,omitempty"`
 	Box  *Boxed   `json:"box,omitempty"`
+}
+
+// MarshalText writes it.
+func (t Trace) MarshalText() ([]byte, error) {
+	var text []byte
+	for i, d := range t {
+		if i > 0 {
+			text = append(text, ' ')
+		}
+		text = strconv.AppendFloat(text, d.X, 'g', 5, 64)
+		text = append(text, ',')
+		text = strconv.AppendFloat(text, d.Y, 'g', 5, 64)
+	}
+	return text, nil
+}
+
+// UnmarshalText reads it.
+func (t *Trace) UnmarshalText(text []byte) error {
+	*t = nil
+	for _, pair := range strings.Fields(string(text)) {
+		var d Datum
+		if _, err := fmt.Sscanf(pair, "%g,%g", &d.X, &d.Y); err != nil {
+			return fmt.Errorf("trace: %q is not x,y", pair)
+		}
+		*t = append(*t, d)
+	}
+	return nil
 }
 
 func (g *group) plots() ([]Plot, error) {
@@ -83,7 +115,6 @@ func (g *group) plot(f result.Figure) Plot {
 	if f.Of == "" && !m.Total {
 		of = slices.DeleteFunc(g.names(m), func(of string) bool { return of == "" })
 	}
-	kinds := map[string]bool{}
 	var theirs []Series
 	for i := range g.sources {
 		for _, name := range of {
@@ -101,6 +132,9 @@ func (g *group) plot(f result.Figure) Plot {
 						ours.Data = append(ours.Data, d)
 					}
 					for kind, v := range g.sources[i].expected(m, name, point) {
+						if i > 0 && len(g.sources[i].fixed) == 0 {
+							continue // drawn with the first source's
+						}
 						if refs[kind] == nil {
 							refs[kind] = &Series{Name: ours.Name + ", " + kind, Kind: kind, Hue: ours.Hue}
 						}
@@ -112,7 +146,6 @@ func (g *group) plot(f result.Figure) Plot {
 				}
 				p.Series = append(p.Series, ours)
 				for _, kind := range slices.Sorted(maps.Keys(refs)) {
-					kinds[kind] = true
 					theirs = append(theirs, *refs[kind])
 				}
 			}
@@ -305,7 +338,7 @@ func (s *source) trace(f result.Figure, run *result.Run) (Plot, error) {
 					name = fmt.Sprintf("%s, subflow %d", name, k.subflow)
 				}
 			}
-			p.Series = append(p.Series, Series{Name: name, Hue: len(p.Series), Data: thin(lines[k])})
+			p.Series = append(p.Series, Series{Name: name, Hue: len(p.Series), Data: []Datum{}, Trace: thin(lines[k])})
 		}
 	}
 	return p, nil
@@ -315,13 +348,13 @@ func (s *source) trace(f result.Figure, run *result.Run) (Plot, error) {
 const spans = 250
 
 // thin keeps the lowest and the highest of each span of time, so that peaks stay.
-func thin(data []Datum) []Datum {
+func thin(data []Datum) Trace {
 	if len(data) <= 2*spans {
 		return data
 	}
 	first, last := data[0].X, data[len(data)-1].X
 	width := (last - first) / spans
-	var kept []Datum
+	var kept Trace
 	for start := 0; start < len(data); {
 		end := start
 		low, high := start, start

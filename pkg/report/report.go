@@ -354,10 +354,16 @@ func (g *group) names(m result.Metric) []string {
 // mentioned says whether the scenario expects something of the metric.
 func (g *group) mentioned(m result.Metric, of string) bool {
 	is := func(sel result.Select) bool { return sel.Metric == m.Name && sel.Of == of }
+	drawn := func(f result.Figure) bool {
+		if f.Of == "" && !m.Total {
+			return f.Metric == m.Name && of != ""
+		}
+		return is(f.Select)
+	}
 	for _, s := range g.sources {
 		if slices.ContainsFunc(s.Expect.Values, func(v result.Value) bool { return is(v.Select) }) ||
 			slices.ContainsFunc(s.Expect.Claims, func(c result.Claim) bool { return is(c.Select) || is(other(c)) }) ||
-			slices.ContainsFunc(s.Expect.Figures, func(f result.Figure) bool { return f.Metric == m.Name && (f.Of == of || f.Of == "") }) {
+			slices.ContainsFunc(s.Expect.Figures, drawn) {
 			return true
 		}
 	}
@@ -411,11 +417,8 @@ func (r *Report) SaveHTML(path string) error {
 
 // File names a plot's file after its place and title.
 func (p *Plot) File(index int) string {
-	name := strings.Map(func(r rune) rune {
-		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
-			return r
-		}
-		return '-'
-	}, strings.ToLower(p.Title))
-	return strconv.Itoa(index+1) + "-" + strings.Trim(name, "-") + ".svg"
+	name := strings.Join(strings.FieldsFunc(strings.ToLower(p.Title), func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < '0' || r > '9')
+	}), "-")
+	return strconv.Itoa(index+1) + "-" + name + ".svg"
 }

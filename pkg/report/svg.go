@@ -9,6 +9,7 @@ import (
 	"image/color"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	"gonum.org/v1/plot"
@@ -77,6 +78,7 @@ func (p *Plot) svg(style string) ([]byte, error) {
 		axis.Color, axis.Tick.Color = ink.color(), ink.color()
 		axis.Padding = 0
 		axis.Label.Padding = 4
+		axis.Tick.Marker = plot.TickerFunc(roundTicks)
 	}
 	drawing.X.Label.Text, drawing.Y.Label.Text = p.X, p.Y
 	grid := plotter.NewGrid()
@@ -88,10 +90,13 @@ func (p *Plot) svg(style string) ([]byte, error) {
 	for _, s := range p.Series {
 		drawing.Add(&mark{Series: s, kind: p.Kind, slots: slots, slot: p.slot(s)})
 	}
-	if p.Kind != result.Box {
-		drawing.Y.Min = min(0, drawing.Y.Min)
+	room := .04 * (drawing.Y.Max - drawing.Y.Min)
+	drawing.Y.Max += room
+	if p.Kind == result.Box {
+		drawing.Y.Min = max(0, drawing.Y.Min-room)
+	} else {
+		drawing.Y.Min = 0
 	}
-	drawing.Y.Max += .04 * (drawing.Y.Max - drawing.Y.Min)
 	if drawing.Y.Max <= drawing.Y.Min {
 		drawing.Y.Max = drawing.Y.Min + 1
 	}
@@ -144,11 +149,11 @@ func (p *Plot) Describe() string {
 	for _, s := range p.Series {
 		fmt.Fprintf(&text, " %s: ", s.Name)
 		if p.Kind == result.Traces {
-			low, high, sum := math.Inf(1), math.Inf(-1), 0.0
-			for _, d := range s.Data {
-				low, high, sum = min(low, d.Y), max(high, d.Y), sum+d.Y
+			low, high := math.Inf(1), math.Inf(-1)
+			for _, d := range s.Trace {
+				low, high = min(low, d.Y), max(high, d.Y)
 			}
-			fmt.Fprintf(&text, "%s to %s, last %s.", number(low), number(high), number(s.Data[len(s.Data)-1].Y))
+			fmt.Fprintf(&text, "%s to %s, last %s.", number(low), number(high), number(s.Trace[len(s.Trace)-1].Y))
 			continue
 		}
 		var parts []string
@@ -215,6 +220,23 @@ func (p *Plot) nameTicks(drawing *plot.Plot) {
 	}
 }
 
+// roundTicks marks some six round numbers.
+func roundTicks(low, high float64) []plot.Tick {
+	step := math.Pow(10, math.Floor(math.Log10((high-low)/5)))
+	for _, times := range []float64{2, 2.5, 2} { // 2, 5, 10
+		if (high-low)/step > 7 {
+			step *= times
+		}
+	}
+	digits := max(0, int(-math.Floor(math.Log10(step)+1e-9)))
+	var ticks []plot.Tick
+	for i := int(math.Ceil(low/step - 1e-9)); float64(i) <= high/step+1e-9; i++ {
+		v := float64(i) * step
+		ticks = append(ticks, plot.Tick{Value: v, Label: strconv.FormatFloat(v, 'f', digits, 64)})
+	}
+	return ticks
+}
+
 // xTicks are the places where there are values, as far as their names have room.
 func (p *Plot) xTicks() plot.Ticker {
 	var at []float64
@@ -228,7 +250,7 @@ func (p *Plot) xTicks() plot.Ticker {
 	slices.Sort(at)
 	for i := 1; i < len(at); i++ {
 		if at[i]-at[i-1] < .06*(at[len(at)-1]-at[0]) {
-			return plot.DefaultTicks{}
+			return plot.TickerFunc(roundTicks)
 		}
 	}
 	var ticks plot.ConstantTicks
@@ -299,7 +321,7 @@ func (m *mark) line(width vg.Length) draw.LineStyle {
 
 // glyph tells series apart without their colour.
 func (m *mark) glyph() draw.GlyphStyle {
-	solid := []draw.GlyphDrawer{draw.CircleGlyph{}, disc{4}, draw.PyramidGlyph{}, disc{-4}, disc{6}, disc{-3}, draw.CrossGlyph{}, draw.PlusGlyph{}}
+	solid := []draw.GlyphDrawer{draw.CircleGlyph{}, polygon{4}, draw.PyramidGlyph{}, polygon{-4}, polygon{5}, polygon{3}, polygon{6}, draw.CrossGlyph{}}
 	g := draw.GlyphStyle{Color: m.color(), Radius: 3.5}
 	switch m.Kind {
 	case "":
@@ -307,18 +329,18 @@ func (m *mark) glyph() draw.GlyphStyle {
 	case result.Published:
 		g.Shape = draw.RingGlyph{}
 	case result.Theory:
-		g.Shape, g.Radius = disc{-4}, 4
+		g.Shape, g.Radius = polygon{-4}, 4
 	case result.Optimum:
-		g.Shape, g.Radius = draw.CrossGlyph{}, 4
+		g.Shape, g.Radius = draw.PyramidGlyph{}, 4
 	}
 	return g
 }
 
-// disc is a filled regular polygon; with negative n it stands on a corner.
-type disc struct{ n int }
+// polygon is regular and filled. Its top is a side, with negative n a corner.
+type polygon struct{ n int }
 
-func (d disc) DrawGlyph(c *draw.Canvas, s draw.GlyphStyle, at vg.Point) {
-	n, turn := d.n, math.Pi/float64(d.n)
+func (p polygon) DrawGlyph(c *draw.Canvas, s draw.GlyphStyle, at vg.Point) {
+	n, turn := p.n, math.Pi/float64(p.n)
 	if n < 0 {
 		n, turn = -n, 0
 	}
@@ -344,7 +366,7 @@ func (m *mark) x(d Datum) float64 {
 func (m *mark) DataRange() (xmin, xmax, ymin, ymax float64) {
 	xmin, xmax, ymin, ymax = math.Inf(1), math.Inf(-1), math.Inf(1), math.Inf(-1)
 	include := func(y float64) { ymin, ymax = min(ymin, y), max(ymax, y) }
-	for _, d := range m.Data {
+	for _, d := range slices.Concat(m.Data, m.Trace) {
 		xmin, xmax = min(xmin, d.X), max(xmax, d.X)
 		include(d.Y)
 		if d.Low != nil {
@@ -370,7 +392,7 @@ func (m *mark) Plot(c draw.Canvas, p *plot.Plot) {
 		half = (toX(slotted/float64(m.slots)) - toX(0)) / 2 * .86
 	}
 	var path []vg.Point
-	for _, d := range m.Data {
+	for _, d := range slices.Concat(m.Data, m.Trace) {
 		at := vg.Point{X: toX(m.x(d)), Y: toY(d.Y)}
 		path = append(path, at)
 		switch {
@@ -432,7 +454,7 @@ func (m *mark) box(c draw.Canvas, x, half vg.Length, b *Boxed, toY func(float64)
 	line.Width = 3
 	c.StrokeLines(line, []vg.Point{{X: x - half, Y: toY(b.Median)}, {X: x + half, Y: toY(b.Median)}})
 	for _, o := range b.Outliers {
-		c.DrawGlyph(draw.GlyphStyle{Color: m.color(), Radius: 2.2, Shape: draw.RingGlyph{}}, vg.Point{X: x, Y: toY(o)})
+		c.DrawGlyph(draw.GlyphStyle{Color: m.color(), Radius: 1.8, Shape: draw.CircleGlyph{}}, vg.Point{X: x, Y: toY(o)})
 	}
 }
 

@@ -125,11 +125,12 @@ func against(e, first Estimate) string {
 
 // ClaimTable shows each claim with every check of it.
 func (e *Experiment) ClaimTable() Table {
-	t := Table{Caption: "Claims", Head: []string{"claim", "source", "condition", "at"}, Words: 4}
+	t := Table{Caption: "Claims", Head: []string{"claim", "source", "condition", "at"}}
 	if len(e.Runs) > 1 {
-		t.Head, t.Words = append(t.Head, "run"), 5
+		t.Head = append(t.Head, "run")
 	}
-	t.Head = append(t.Head, "ours", "outcome")
+	t.Head = append(t.Head, "outcome", "ours")
+	t.Words = len(t.Head) - 1
 	for _, v := range e.Claims {
 		first := []string{v.Text, v.Source, said(v.Claim)}
 		if len(v.Checks) == 0 {
@@ -137,7 +138,7 @@ func (e *Experiment) ClaimTable() Table {
 			if len(e.Runs) > 1 {
 				row = append(row, "-")
 			}
-			t.Rows = append(t.Rows, append(row, "not measured", Undecided))
+			t.Rows = append(t.Rows, append(row, Undecided, "not measured"))
 		}
 		for i, check := range v.Checks {
 			if i > 0 {
@@ -151,7 +152,7 @@ func (e *Experiment) ClaimTable() Table {
 			if len(e.Runs) > 1 {
 				row = append(row, check.Run)
 			}
-			t.Rows = append(t.Rows, append(row, check.Ours.String(), check.Outcome))
+			t.Rows = append(t.Rows, append(row, check.Outcome, check.Ours.String()))
 		}
 	}
 	return t
@@ -211,7 +212,7 @@ func (r *Report) Text(w io.Writer) error {
 		}
 		tables := append([]Table{e.RunTable()}, e.Main()...)
 		if len(e.Claims) > 0 {
-			tables = append(tables, e.ClaimTable())
+			tables = append(tables, e.ClaimTable().without("condition")) // too wide
 		}
 		for _, t := range tables {
 			if err := t.text(w); err != nil {
@@ -220,6 +221,18 @@ func (r *Report) Text(w io.Writer) error {
 		}
 	}
 	return nil
+}
+
+// without leaves a column out.
+func (t Table) without(name string) Table {
+	at := slices.Index(t.Head, name)
+	t.Head = slices.Delete(slices.Clone(t.Head), at, at+1)
+	rows := make([][]string, len(t.Rows))
+	for i, row := range t.Rows {
+		rows[i] = slices.Delete(slices.Clone(row), at, at+1)
+	}
+	t.Rows, t.Words = rows, t.Words-1
+	return t
 }
 
 func (t Table) text(w io.Writer) error {
@@ -261,4 +274,9 @@ func decimals(v float64) int {
 }
 
 // percent writes a relative difference.
-func percent(v float64) string { return fmt.Sprintf("%+.0f %%", 100*v) }
+func percent(v float64) string {
+	if v = math.Round(100 * v); v == 0 {
+		return "0 %"
+	}
+	return fmt.Sprintf("%+.0f %%", v)
+}
