@@ -4,37 +4,38 @@
 // over it, how long to measure, and what a paper says comes out. docs/scenarios.md describes every key.
 //
 //	file, err := scenario.Load("scenario-c")     // or a path
-//	runs, err := file.Runs(false)                // points of the sweep × repeats
-//	network, users := runs[0].Scenario.Expand(runs[0].Seed)
+//	runs := file.Runs(false)                     // points of the sweep × repeats
+//	network := runs[0].Network()                 // each host, link and user of it
 package scenario
 
 import "github.com/mpcc/mpcc/pkg/scenario/result"
 
 // The struct tags are what the decoder checks, and what the JSON schema and the table of keys in
 // docs/scenarios.md are generated from: a key without omitempty is needed; default, range (both ends
-// included) and oneof are written as they are in YAML. The comments are the descriptions.
+// included) and oneof are written as they are in YAML; varies:"no" is where $(…) is not for. The comments are
+// the descriptions.
 
 // Scenario is one experiment.
 type Scenario struct {
 	// What the experiment is called: its folder of results and plots carry it.
-	Name Name `yaml:"name"`
+	Name Name `yaml:"name" varies:"no"`
 	// One line on what it shows.
-	Title string `yaml:"title"`
+	Title string `yaml:"title" varies:"no"`
 	// The paper, and where in it; for an experiment of your own, say so.
-	Source string `yaml:"source"`
+	Source string `yaml:"source" varies:"no"`
 	// What stands in for what the paper had, and other limits. The report repeats them.
-	Notes []string `yaml:"notes,omitempty"`
+	Notes []string `yaml:"notes,omitempty" varies:"no"`
 	// Variables that the experiment varies; it runs at every combination of their values. `$(…)` in a
 	// value elsewhere, but in expect, computes with them.
-	Sweep []Axis `yaml:"sweep,omitempty"`
+	Sweep []Axis `yaml:"sweep,omitempty" varies:"no"`
 	// How often each point is run.
-	Repeats int `yaml:"repeats,omitempty" default:"1" range:"1..1000"`
+	Repeats int `yaml:"repeats,omitempty" varies:"no" default:"1" range:"1..1000"`
 	// The repeats' seeds come from it. The same repeat has the same seed at all points.
-	Seed uint64 `yaml:"seed,omitempty" default:"1"`
+	Seed uint64 `yaml:"seed,omitempty" varies:"no" default:"1"`
 	// How long it runs.
 	Phases Phases `yaml:"phases"`
 	// A short form, for a look.
-	Quick Quick `yaml:"quick,omitempty"`
+	Quick Quick `yaml:"quick,omitempty" varies:"no"`
 	// How often the subflows' state is sampled.
 	Sample Duration `yaml:"sample,omitempty" default:"100 ms" range:"1 ms..1 min"`
 
@@ -53,7 +54,7 @@ type Scenario struct {
 	Events []Event `yaml:"events,omitempty"`
 
 	// What the paper says comes out.
-	Expect result.Expect `yaml:"expect,omitempty"`
+	Expect result.Expect `yaml:"expect,omitempty" varies:"no"`
 }
 
 // Axis is one variable of the sweep. The variables cc and scheduler are what the command line's --cc and
@@ -87,6 +88,9 @@ type Quick struct {
 
 // Host is an end host, or several of a kind.
 type Host struct {
+	// Forwards is set for a host that relays what others send.
+	Forwards bool `yaml:"-"`
+
 	// Of several, the first is called NAME-0.
 	Name Name `yaml:"name"`
 	// How many there are. A link to them is one link to each.
@@ -260,12 +264,12 @@ type User struct {
 
 // Kinds of traffic.
 const (
-	Bulk     = "bulk"
-	File     = "file"
-	HTTP     = "http"
-	Iperf3   = "iperf3"
-	Constant = "constant"
-	Bursts   = "bursts"
+	TrafficBulk     = "bulk"
+	TrafficFile     = "file"
+	TrafficHTTP     = "http"
+	TrafficIperf3   = "iperf3"
+	TrafficConstant = "constant"
+	TrafficBursts   = "bursts"
 )
 
 // Transports.

@@ -122,7 +122,7 @@ func (p Percent) String() string  { return format(float64(p), percents) }
 
 // The longest name leaves room for a number behind it.
 var (
-	validName     = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,23}$`)
+	validName     = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,19}$`)
 	validLink     = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,14}$`)
 	validVariable = regexp.MustCompile(`^[a-z][a-z0-9_]{0,31}$`)
 )
@@ -130,7 +130,7 @@ var (
 // UnmarshalText reads a name.
 func (n *Name) UnmarshalText(text []byte) error {
 	if !validName.Match(text) {
-		return fmt.Errorf("name %q: use 1 to 24 of a-z, 0-9 and -", text)
+		return fmt.Errorf("name %q: use 1 to 20 of a-z, 0-9 and -", text)
 	}
 	*n = Name(text)
 	return nil
