@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package steer
+
+import (
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/mpcc/mpcc/pkg/telemetry"
+)
+
+// bench is a namespace whose connections' subflows are steered without a kernel: what a test says of them
+// is what is seen.
+type bench struct {
+	decider decider
+	now     time.Time
+	tariffs map[uint32]Tariff
+	held    map[Lever]bool
+	flows   []seen
+}
+
+// newBench has the paper's two interfaces: 1 is WLAN, 2 is 3G.
+func newBench(o Objective) *bench {
+	return &bench{
+		decider: decider{objective: o, connections: map[telemetry.Token]*connection{}},
+		now:     time.Unix(1, 0),
+		tariffs: map[uint32]Tariff{1: {137, 132.9}, 2: {122.1, 817.9}},
+		held:    map[Lever]bool{},
+	}
+}
+
+// add adds a subflow, of an endpoint for each interface, that has delivered so many Mbit/s so far.
+func (b *bench) add(token telemetry.Token, iface uint32, mbps float64) *seen {
+	addr := netip.AddrFrom4([4]byte{10, 0, byte(iface), 1})
+	b.flows = append(b.flows, seen{
+		Subflow: telemetry.Subflow{
+			ID: uint64(len(b.flows) + 1), Token: token, Ifindex: iface, Interface: []string{"", "wlan0", "wwan0"}[iface],
+			Local: netip.AddrPortFrom(addr, 1234), MSS: 1460, SRTT: telemetry.Micros(50 * time.Millisecond), Cwnd: 1,
+			DeliveryRate: uint64(mbps * 1e6 / 8), BytesSent: 1e6, BytesAcked: 1e6, Age: telemetry.Seconds(time.Minute),
+		},
+		lever: Lever{Endpoint: uint8(iface), Local: netip.AddrPortFrom(addr, 0)},
+	})
+	return &b.flows[len(b.flows)-1]
+}
+
+// pass lets time pass in which every subflow that is no backup sends, and gives the levers that make
+// backups then.
+func (b *bench) pass(d time.Duration) (backups []uint8) {
+	b.now = b.now.Add(d)
+	for i := range b.flows {
+		f := &b.flows[i]
+		f.held = b.held[f.lever]
+		if !f.held {
+			f.BytesSent += 1e6
+		}
+	}
+	all := wishes(b.decider.judge(b.now, b.flows, b.tariffs))
+	clear(b.held)
+	for lever, w := range all {
+		if w.backup {
+			b.held[lever] = true
+			backups = append(backups, lever.Endpoint)
+		}
+	}
+	slices.Sort(backups)
+	return backups
+}
+
+const mbit = 1024 * 8 / 1e6 // of a KB
+
+func (b *bench) want(t *testing.T, what string, d time.Duration, backups ...uint8) {
+	t.Helper()
+	if got := b.pass(d); !slices.Equal(got, backups) {
+		t.Errorf("%s: backups are %v, want %v", what, got, backups)
+	}
+}
+
+func TestChoice(t *testing.T) {
+	// ES3 and ES4: 1 MB takes both, 20 MB the cheaper one.
+	for _, v := range []struct {
+		size    float64
+		backups []uint8
+	}{{1024 * mbit, nil}, {20000 * mbit, []uint8{2}}} {
+		b := newBench(Objective{0.001, v.size})
+		b.add(7, 1, 6.607)
+		b.add(7, 2, 5)
+		b.want(t, "at first", time.Second, v.backups...)
+		b.want(t, "and then", time.Second, v.backups...)
+	}
+}
+
+// A change has to be worth 5 % of the objective.
+func TestHysteresis(t *testing.T) {
+	b := newBench(Objective{0.001, 0.001}) // energy hardly counts: O is the rate
+	b.add(7, 1, 10)
+	b.add(7, 2, 1)
+	second := b.flows[1].lever
+	b.held[second] = true
+	b.flows[1].DeliveryRate = 0.45e6 / 8
+	b.want(t, "4.5 % more", time.Second, 2)
+	b.flows[1].DeliveryRate = 0.55e6 / 8
+	b.want(t, "5.5 % more", time.Second)
+	b.flows[1].DeliveryRate = 0.45e6 / 8
+	b.want(t, "4.5 % more, in use", time.Second)
+}
+
+// A connection is judged again after a round trip of its slowest subflow, and no sooner.
+func TestOncePerRTT(t *testing.T) {
+	b := newBench(Objective{0.001, 20000 * mbit})
+	b.add(7, 1, 6.607)
+	b.add(7, 2, 5).SRTT = telemetry.Micros(800 * time.Millisecond)
+	b.want(t, "at first", time.Second, 2)
+	b.tariffs[2] = Tariff{10, 10} // cheaper now than WLAN: b' = 12
+	b.want(t, "half a round trip", 400*time.Millisecond, 2)
+	b.want(t, "a round trip", 400*time.Millisecond, 1)
+}
+
+func TestWhoHasASay(t *testing.T) {
+	large := Objective{0.001, 20000 * mbit}
+	pair := func(change func(b *bench, cheap, dear *seen)) *bench {
+		b := newBench(large)
+		b.add(7, 1, 6.607)
+		b.add(7, 2, 5)
+		change(b, &b.flows[0], &b.flows[1])
+		return b
+	}
+	for what, b := range map[string]*bench{
+		"young":        pair(func(_ *bench, _, dear *seen) { dear.Age = telemetry.Seconds(400 * time.Millisecond) }),
+		"not measured": pair(func(_ *bench, _, dear *seen) { dear.BytesAcked = 20000 }),
+		"no RTT":       pair(func(_ *bench, _, dear *seen) { dear.SRTT = 0 }),
+		"receives":     pair(func(_ *bench, cheap, _ *seen) { cheap.BytesReceived = 1e9 }),
+		"no MPTCP":     pair(func(_ *bench, cheap, dear *seen) { cheap.Token, dear.Token = 0, 0 }),
+		"unpriced":     pair(func(b *bench, _, _ *seen) { delete(b.tariffs, 1) }),
+		"their backup": pair(func(_ *bench, cheap, _ *seen) { cheap.foreign = true }),
+		"no lever":     pair(func(_ *bench, _, dear *seen) { dear.lever = Lever{} }),
+	} {
+		b.want(t, what, time.Second)
+	}
+}
+
+// An endpoint is a backup where no connection wants it, and for as long as one says so.
+func TestSeveralConnections(t *testing.T) {
+	b := newBench(Objective{0.001, 20000 * mbit})
+	b.add(7, 1, 6.607)
+	b.add(7, 2, 5)
+	b.want(t, "one", time.Second, 2)
+	b.add(8, 2, 5)
+	b.want(t, "one that has nothing else", time.Second)
+	b.flows = b.flows[:2]
+	b.want(t, "alone again", time.Second, 2)
+
+	idle := func(d time.Duration, backups ...uint8) {
+		t.Helper()
+		b.flows[0].BytesSent -= 1e6 // pass adds it again
+		b.want(t, "idle", d, backups...)
+	}
+	idle(9*time.Second, 2)
+	idle(2 * time.Second)
+}
+
+// Losses bound the rate, and fade.
+func TestLoss(t *testing.T) {
+	var f flow
+	now := time.Unix(1, 0)
+	s := telemetry.Subflow{MSS: 1000, BytesSent: 1e6, Losses: 10}
+	f.at = now
+	f.update(now, s)
+	if !near(f.loss, 0.01) {
+		t.Errorf("10 in 1000 packets are p = %g", f.loss)
+	}
+	s.BytesSent += 500e3 // half of what there was, which now counts half
+	f.update(now.Add(lossHalfLife), s)
+	if !near(f.loss, 0.005) {
+		t.Errorf("after as many without loss p = %g", f.loss)
+	}
+	f.update(now.Add(1000*lossHalfLife), s)
+	if !near(f.loss, 0.005) {
+		t.Errorf("after a long silence p = %g", f.loss)
+	}
+	var clean flow
+	clean.update(now, telemetry.Subflow{MSS: 1000, BytesSent: 1e9})
+	if clean.loss != leastLoss {
+		t.Errorf("without a loss p = %g", clean.loss)
+	}
+
+	// Two alike at 10 % of loss: each gets half of sqrt(2/0.1)/0.05 s · 1460 bytes, however fast it is.
+	b := newBench(Objective{0.001, 1})
+	for range 2 {
+		f := b.add(7, 1, 1000)
+		f.Losses = uint32((f.BytesSent + 1e6) / 1460 / 10) // pass adds the 1e6
+	}
+	b.pass(time.Second)
+	v := b.decider.connections[7].verdict
+	for _, m := range v.Subflows {
+		if want := 0.522345; m.Rate/want < 0.99 || m.Rate/want > 1.01 {
+			t.Errorf("%g Mbit/s expected, want %g", m.Rate, want)
+		}
+	}
+}
+
+func TestStuck(t *testing.T) {
+	b := newBench(Objective{0.001, 20000 * mbit})
+	b.add(7, 1, 6.607)
+	b.add(7, 2, 5).lever = Lever{}
+	b.pass(time.Second)
+	v := b.decider.connections[7].verdict
+	if v.K != 1 || len(v.stuck) != 1 || v.stuck[0].Interface != "wwan0" || !v.Subflows[1].In {
+		t.Errorf("verdict %+v", v)
+	}
+}

@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/mpcc/mpcc/pkg/mptcp"
+	"github.com/mpcc/mpcc/pkg/netlab"
+)
+
+// change is a line of `mpcc steer -j`.
+type change struct {
+	Backup    bool
+	Interface string
+	Local     string
+	Endpoint  int
+	Because   *struct {
+		K         int
+		Objective []float64
+	}
+}
+
+// steering is an mpcc steer that runs.
+type steering struct {
+	cmd       *exec.Cmd
+	complaint bytes.Buffer
+	mu        sync.Mutex
+	changes   []change
+	garbled   []string
+	done      chan struct{} // its output has ended
+}
+
+// steer starts mpcc steer -j in the host's namespace.
+func steer(t *testing.T, h *netlab.Host, args ...string) *steering {
+	t.Helper()
+	s := &steering{done: make(chan struct{})}
+	s.cmd = exec.Command(os.Getenv("MPCC_BIN"), append([]string{"steer", "-j", "--netns", h.Namespace()}, args...)...)
+	s.cmd.Stderr = &s.complaint
+	out, err := s.cmd.StdoutPipe()
+	if err == nil {
+		err = s.cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.cmd.Process.Kill() })
+	go func() {
+		defer close(s.done)
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			var c change
+			err := json.Unmarshal(lines.Bytes(), &c)
+			s.mu.Lock()
+			if err != nil {
+				s.garbled = append(s.garbled, lines.Text())
+			}
+			s.changes = append(s.changes, c)
+			s.mu.Unlock()
+		}
+	}()
+	return s
+}
+
+// seen is what it has changed so far.
+func (s *steering) seen(t *testing.T) []change {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.garbled) > 0 {
+		t.Fatalf("not lines of JSON: %q", s.garbled)
+	}
+	return append([]change(nil), s.changes...)
+}
+
+// next waits for one more change than there have been.
+func (s *steering) next(t *testing.T, before int) change {
+	t.Helper()
+	if !eventually(20*time.Second, func() bool { return len(s.seen(t)) > before }) {
+		t.Fatalf("no change in 20 s; %s", s.complaint.String())
+	}
+	return s.seen(t)[before]
+}
+
+// end ends it by a signal, and returns all its changes.
+func (s *steering) end(t *testing.T, signal syscall.Signal) []change {
+	t.Helper()
+	if err := s.cmd.Process.Signal(signal); err != nil {
+		t.Fatal(err)
+	}
+	<-s.done
+	err := s.cmd.Wait()
+	if signal == syscall.SIGKILL {
+		if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) {
+			t.Fatalf("killed, steer ended with %v", err)
+		}
+	} else if err != nil {
+		t.Fatalf("%v: steer ended with %v: %s", signal, err, s.complaint.String())
+	}
+	return s.seen(t)
+}
+
+// flags is what ip mptcp says of a host's endpoint.
+func flags(t *testing.T, h *netlab.Host, link *netlab.Link) string {
+	t.Helper()
+	out, err := exec.Command("ip", "-n", h.Namespace(), "mptcp", "endpoint", "show").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(out)) {
+		if addr, rest, _ := strings.Cut(strings.TrimSpace(line), " "); addr == link.Addr(h).String() {
+			return rest
+		}
+	}
+	t.Fatalf("no endpoint %v: %s", link.Addr(h), out)
+	return ""
+}
+
+// notes is what steers have noted to give back.
+func notes(t *testing.T) []string {
+	t.Helper()
+	files, err := filepath.Glob("/run/mpcc/steer/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+// steered is a connection under way over two paths of 10 Mbit/s and 20 ms, the second one dear; both of
+// the client's addresses are endpoints.
+func steered(t *testing.T, endpoints [2]netlab.MPTCPEndpoint) (twoPaths, pair) {
+	t.Helper()
+	load(t, "lia")
+	path := netlab.Shape{Rate: 10e6, Delay: 10 * time.Millisecond, Queue: 33}
+	n := newTwoPaths(t, [2]netlab.Shape{path, path})
+	for i, profile := range [][]string{
+		{"--uplink", "100", "--downlink", "0", "--base", "100"}, {"--uplink", "900", "--downlink", "0", "--base", "900"},
+	} {
+		endpoints[i].Addr = n.paths[i].Addr(n.client)
+		mpcc(t, append([]string{"energy", "set", n.paths[i].Interface(n.client), "--netns", n.client.Namespace()}, profile...)...)
+	}
+	if err := n.client.MPTCP(netlab.MPTCPLimits{Subflows: 1, AddAddrAccepted: 1}, endpoints[:]...); err != nil {
+		t.Fatal(err)
+	}
+	p := n.connect(t, "lia", "reno")
+	p.stream()
+	p.join(t, 2)
+	return n, p
+}
+
+// carried is what the client sends on each path in a second, in bytes.
+func (n twoPaths) carried(t *testing.T, p pair) (bytes [2]uint64) {
+	t.Helper()
+	read := func() (sum [2]uint64) {
+		info, err := mptcp.ReadInfo(p.client)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range info.Subflows {
+			sum[n.path(t, s.Local.Addr())] += s.TCP.Bytes_sent
+		}
+		return sum
+	}
+	before := read()
+	time.Sleep(time.Second)
+	after := read()
+	for i := range bytes {
+		bytes[i] = after[i] - before[i]
+	}
+	return bytes
+}
+
+const second10Mbit = 10e6 / 8 // bytes
+
+// At 10 Mbit/s a Mbit costs 110 mJ on the first path and 990 mJ on the second, 550 mJ on both. With 0.001
+// for a mJ the second path is worth it while 10 Mbit/s are more than 0.001 · 440 mJ/Mbit · N: for transfers
+// of less than 22.7 Mbit, 2.8 MB.
+func TestSteer(t *testing.T) {
+	n, p := steered(t, [2]netlab.MPTCPEndpoint{})
+	dear := n.paths[1]
+	untouched := flags(t, n.client, dear)
+	inUse := func(when string, second bool) {
+		t.Helper()
+		var got [2]uint64
+		ok := eventually(10*time.Second, func() bool {
+			got = n.carried(t, p)
+			return got[0] > second10Mbit/2 && (second && got[1] > second10Mbit/2 || !second && got[1] < second10Mbit/100)
+		})
+		t.Logf("%s: the paths carry %d bytes in a second", when, got)
+		if !ok {
+			t.Errorf("%s: the paths carry %d bytes in a second", when, got)
+		}
+	}
+
+	small := steer(t, n.client, "--size", "100K")
+	time.Sleep(3 * time.Second) // twenty round trips and more
+	inUse("small transfers", true)
+	if changes := small.end(t, syscall.SIGINT); len(changes) > 0 {
+		t.Errorf("small transfers: changes %+v", changes)
+	}
+
+	dry := steer(t, n.client, "--size", "100M", "--dry-run")
+	if c := dry.next(t, 0); !c.Backup || c.Interface != dear.Interface(n.client) {
+		t.Errorf("would change %+v", c)
+	}
+	dry.end(t, syscall.SIGTERM)
+	if now := flags(t, n.client, dear); now != untouched || len(notes(t)) > 0 {
+		t.Errorf("a dry run made the endpoint %q and left %q", now, notes(t))
+	}
+
+	large := steer(t, n.client, "--size", "100M")
+	c := large.next(t, 0)
+	if !c.Backup || c.Interface != dear.Interface(n.client) || c.Local != dear.Addr(n.client).String() ||
+		c.Endpoint == 0 || c.Because == nil || c.Because.K != 1 || len(c.Because.Objective) != 2 {
+		t.Errorf("the change is %+v", c)
+	}
+	if now := flags(t, n.client, dear); !strings.Contains(now, "backup") {
+		t.Errorf("the endpoint is %q", now)
+	}
+	inUse("large transfers", false)
+	if out, err := exec.Command(os.Getenv("MPCC_BIN"), "steer", "--netns", n.client.Namespace()).CombinedOutput(); err == nil ||
+		!strings.Contains(string(out), "another mpcc steer is at work") {
+		t.Errorf("a second steer: %v: %s", err, out)
+	}
+	changes := large.end(t, syscall.SIGTERM)
+	if len(changes) != 2 || changes[1].Backup || changes[1].Local != c.Local {
+		t.Errorf("changes in all: %+v", changes)
+	}
+	if now := flags(t, n.client, dear); now != untouched || len(notes(t)) > 0 {
+		t.Errorf("ended, it leaves the endpoint %q and %q", now, notes(t))
+	}
+	inUse("given back", true)
+
+	// Killed, it leaves the flag and a note: for --restore, and for the next one.
+	for _, next := range []string{"--restore", ""} {
+		killed := steer(t, n.client, "--size", "100M")
+		killed.next(t, 0)
+		killed.end(t, syscall.SIGKILL)
+		if now := flags(t, n.client, dear); !strings.Contains(now, "backup") || len(notes(t)) != 1 {
+			t.Fatalf("killed, it leaves the endpoint %q and %q", now, notes(t))
+		}
+		if next == "--restore" {
+			if out := mpcc(t, "steer", "--restore", "--netns", n.client.Namespace()); !strings.Contains(string(out), "given back") {
+				t.Errorf("restore says %q", out)
+			}
+		} else {
+			again := steer(t, n.client, "--size", "100K")
+			if c := again.next(t, 0); c.Backup || c.Local != dear.Addr(n.client).String() {
+				t.Errorf("the next one changes %+v", c)
+			}
+			again.end(t, syscall.SIGTERM)
+		}
+		if now := flags(t, n.client, dear); now != untouched || len(notes(t)) > 0 {
+			t.Errorf("%q leaves the endpoint %q and %q", next, now, notes(t))
+		}
+		inUse("after the kill", true)
+	}
+	p.close()
+}
+
+// What the user has made a backup stays one, and is no matter of choice until he takes that back.
+func TestSteerKeepsTheUsersFlags(t *testing.T) {
+	n, p := steered(t, [2]netlab.MPTCPEndpoint{{Backup: true}, {}})
+	before := [2]string{flags(t, n.client, n.paths[0]), flags(t, n.client, n.paths[1])}
+	s := steer(t, n.client, "--size", "100M")
+	time.Sleep(4 * time.Second)
+	if changes := s.seen(t); len(changes) > 0 {
+		t.Errorf("with the cheap path the user's backup: changes %+v", changes)
+	}
+	must(t, "ip", "-n", n.client.Namespace(), "mptcp", "endpoint", "change", n.paths[0].Addr(n.client).String(), "nobackup")
+	if c := s.next(t, 0); !c.Backup || c.Interface != n.paths[1].Interface(n.client) {
+		t.Errorf("with the cheap path in use: %+v", c)
+	}
+	must(t, "ip", "-n", n.client.Namespace(), "mptcp", "endpoint", "change", n.paths[0].Addr(n.client).String(), "backup")
+	s.end(t, syscall.SIGTERM)
+	if after := [2]string{flags(t, n.client, n.paths[0]), flags(t, n.client, n.paths[1])}; after != before {
+		t.Errorf("the endpoints are %q, were %q", after, before)
+	}
+	p.close()
+}
