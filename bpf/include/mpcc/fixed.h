@@ -172,6 +172,25 @@ static __always_inline struct mpcc_num num_cbrt(struct mpcc_num x)
 	return num_scale(num_of(root), (__s32)((e - shift) / 3) - bias / 3);
 }
 
+/*
+ * Square root, bit by bit: the mantissa is brought to 2^60 .. 2^62 with an even exponent, so the root has
+ * 31 bits. Relative error below 2^-30. No branches, as above.
+ */
+static __always_inline struct mpcc_num num_sqrt(struct mpcc_num x)
+{
+	__s32 shift = 29 + ((x.e - 29) & 1);
+	__s64 v = (__u64)x.m << shift, root = 0;
+
+	for (int bit = 30; bit >= 0; bit--) {
+		__s64 t = root | 1LL << bit;
+
+		root |= (__u64) ~(v - t * t) >> 63 << bit;
+	}
+	if (!x.m)
+		return num_zero();
+	return num_scale(num_of(root), (x.e - shift) >> 1);
+}
+
 /* 1 / v for an integer. */
 static __always_inline struct mpcc_num num_inverse(__u64 v)
 {

@@ -24,9 +24,10 @@ typedef _Bool bool;
 #define NULL ((void *)0)
 
 /* From the BPF system call's interface. */
-enum { BPF_MAP_TYPE_HASH = 1, BPF_MAP_TYPE_ARRAY = 2 };
+enum { BPF_MAP_TYPE_HASH = 1, BPF_MAP_TYPE_ARRAY = 2, BPF_MAP_TYPE_SK_STORAGE = 24 };
 enum { BPF_ANY = 0, BPF_NOEXIST = 1 };
 enum { BPF_F_NO_PREALLOC = 1 };
+enum { BPF_SK_STORAGE_GET_F_CREATE = 1 };
 
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>
@@ -104,6 +105,7 @@ struct inet_connection_sock {
 	const struct tcp_congestion_ops *icsk_ca_ops;
 	void *icsk_ulp_data;
 	__u32 icsk_rto; /* jiffies */
+	__u8 icsk_ca_state : 5;
 	__u8 icsk_backoff;
 	__u64 icsk_ca_priv[13];
 };
@@ -132,6 +134,7 @@ struct tcp_sock {
 	__u64 bytes_received;
 	__u64 bytes_retrans;
 	__u32 srtt_us;
+	__u32 rttvar_us;
 	__u32 snd_cwnd;
 	__u32 snd_cwnd_clamp;
 	__u32 snd_wnd;

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * minrtt, the lowest RTT first: the default scheduler of the MPTCP kernel v0.9x, and the baseline of the
+ * literature.
+ *
+ *   of the subflows with room in their window, the one with the smallest smoothed RTT
+ *
+ * Deviations. When the connection's window is full, the original halves the windows of slower subflows
+ * that hold the oldest data (penalising), and sends that data again on the current subflow: a scheduler
+ * must not touch windows here, and the kernel sends again by its own timer. A decision is for fragments
+ * of up to 32 KiB, not for segments: so the kernel hands data over.
+ */
+#include "mpcc/scene.h"
+
+MPCC_PURE int sched_rule(struct mpcc_scene *s nonnull)
+{
+	send_on(s, fastest_usable(s));
+	return 0;
+}
+
+#include "mpcc/sched.h"
+#include "mpcc/sched_eval.h"
+
+SCHEDULER(minrtt);
