@@ -33,7 +33,7 @@ func TestCDDOutOfOrder(t *testing.T) {
 		measure = 12 * time.Second
 		buffer  = 100 * 1448
 	)
-	load(t, "cdd", "lia")
+	load(t, "cc/cdd", "lia")
 	type flow struct {
 		pair
 		waiting []float64 // bytes out of order, at the receiver
