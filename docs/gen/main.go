@@ -49,7 +49,9 @@ func main() {
 		log.Fatalf("%s: %v", benchFile, err)
 	}
 	fmt.Print(`<!-- Written by docs/gen from pkg/catalog; do not edit. -->
-# The congestion controls
+# The algorithms
+
+## Congestion controls
 
 w is a subflow's window in packets, rtt its smoothed RTT, x = w/rtt, W the sum of the windows, n the number of
 subflows that count. All start, recover and time out as RFC 5681 has it, and run Reno (mpcubic: CUBIC) where
@@ -59,29 +61,38 @@ every deviation and its reason.
 | name | source | per acknowledged segment, per loss | keeps per subflow | good for | a bad idea for |
 |---|---|---|---|---|---|
 `)
-	for _, e := range catalog.Entries {
-		fmt.Printf("| `%s` %s | %s | %s | %s | %s | %s |\n", e.Name, e.Title, e.Source, cell(e.Rule), e.State, e.Good, e.Bad)
-	}
+	printRules(catalog.CC)
+	fmt.Print(`
+## Packet schedulers
+
+Each decides which subflow sends next, of those that may: established, neither stale nor in a timeout's
+recovery, with room in the window; backups only where nothing else is alive. None waits unless an ACK is sure
+to end it. The header of each file in [bpf/sched](../bpf/sched) tells the rule in full.
+
+| name | source | sends next on | keeps per connection | good for | a bad idea for |
+|---|---|---|---|---|---|
+`)
+	printRules(catalog.Sched)
 	fmt.Print("\n## Faithful or reconstructed\n\n| name | |\n|---|---|\n")
 	for _, e := range catalog.Entries {
 		what := "faithful to its source, as far as the file's header does not say otherwise"
 		if e.Reconstruction != "" {
 			what = "in part a reconstruction; ours: " + e.Reconstruction
 		}
-		fmt.Printf("| `%s` | %s |\n", e.Name, cell(what))
+		fmt.Printf("| `%s` | %s |\n", e, cell(what))
 	}
 	fmt.Print("\n## Tunables\n\n`mpcc load NAME --set tunable=value`.\n\n| name | tunable | default | values | meaning |\n|---|---|---|---|---|\n")
 	for _, e := range catalog.Entries {
 		tunables, err := loader.Tunables(e)
 		if err != nil {
-			log.Fatalf("%s: %v", e.Name, err)
+			log.Fatalf("%s: %v", e.ID(), err)
 		}
 		for _, t := range tunables {
-			fmt.Printf("| `%s` | `%s` | %s | %s | %s |\n", e.Name, t.Name, t.Default, cell(t.Range()), t.Meaning)
+			fmt.Printf("| `%s` | `%s` | %s | %s | %s |\n", e, t.Name, t.Default, cell(t.Range()), t.Meaning)
 		}
 	}
 	fmt.Printf(`
-## Cost
+## Cost of the congestion controls
 
 Nanoseconds per ACK in all callbacks, telemetry included, and the ratio to a BPF port of CUBIC in the same run:
 at 2 and 8 subflows behind queues, where frames of 1500 bytes arrive some 15,000 times a second and find cold
@@ -93,7 +104,17 @@ and vary by a quarter; make bench measures yours, with the spread.
 |---|---|---|---|---|---|---|
 `, b.Kernel)
 	for _, e := range catalog.Entries {
-		fmt.Printf("| `%s` |%s |%s |%s |\n", e.Name, b.cost(e.Name, queues, 2), b.cost(e.Name, queues, 8), b.cost(e.Name, bareVeth, 2))
+		if e.Kind == catalog.CC {
+			fmt.Printf("| `%s` |%s |%s |%s |\n", e, b.cost(e.Name, queues, 2), b.cost(e.Name, queues, 8), b.cost(e.Name, bareVeth, 2))
+		}
+	}
+}
+
+func printRules(k catalog.Kind) {
+	for _, e := range catalog.Entries {
+		if e.Kind == k {
+			fmt.Printf("| `%s` %s | %s | %s | %s | %s | %s |\n", e, e.Title, e.Source, cell(e.Rule), e.State, e.Good, e.Bad)
+		}
 	}
 }
 
