@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"io/fs"
 	"net/netip"
 	"os"
@@ -23,7 +24,8 @@ import (
 type Host struct {
 	lab      *Lab
 	name     string
-	forwards bool
+	forwards bool // packets of others
+	router   bool // does nothing else: it has no routing tables for addresses
 	ns       netns.NsHandle
 	nl       *netlink.Handle
 	ends     []*end
@@ -36,8 +38,8 @@ func (h *Host) Name() string { return h.name }
 // Namespace is the name "ip netns" knows the host by.
 func (h *Host) Namespace() string { return namespacePrefix(h.lab.id) + h.name }
 
-func newHost(l *Lab, name string, forwards bool) (_ *Host, err error) {
-	h := &Host{lab: l, name: name, forwards: forwards}
+func newHost(l *Lab, name string, forwards, router bool) (_ *Host, err error) {
+	h := &Host{lab: l, name: name, forwards: forwards, router: router}
 	if err := newNamespace(h.Namespace(), len(l.hosts) == 0); err != nil {
 		return nil, err
 	}
@@ -100,6 +102,13 @@ func (h *Host) prepare() error {
 	}
 	if h.forwards {
 		sysctls = append(sysctls, [2]string{"net.ipv4.ip_forward", "1"})
+		if _, err := os.Stat("/proc/sys/net/ipv4/fib_multipath_hash_seed"); err == nil {
+			// With one hash everywhere all traffic that comes by the same way
+			// would go on by the same way; and runs should be repeatable.
+			hash := fnv.New32a()
+			hash.Write([]byte(h.name))
+			sysctls = append(sysctls, [2]string{"net.ipv4.fib_multipath_hash_seed", fmt.Sprint(hash.Sum32())})
+		}
 	}
 	if _, err := os.Stat("/proc/sys/net/ipv6"); err == nil {
 		// Labs are IPv4; this keeps neighbour discovery off the links.

@@ -137,12 +137,15 @@ var validName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,31}$`)
 //
 // Inside, TCP starts out with reno and without memory of former connections,
 // so that no result depends on the machine's own settings.
-func (l *Lab) Host(name string) (*Host, error) { return l.add(name, false) }
+func (l *Lab) Host(name string) (*Host, error) { return l.add(name, false, false) }
 
-// Router adds a host that forwards.
-func (l *Lab) Router(name string) (*Host, error) { return l.add(name, true) }
+// Relay adds a host that forwards too.
+func (l *Lab) Relay(name string) (*Host, error) { return l.add(name, true, false) }
 
-func (l *Lab) add(name string, forwards bool) (*Host, error) {
+// Router adds what does nothing but forward.
+func (l *Lab) Router(name string) (*Host, error) { return l.add(name, true, true) }
+
+func (l *Lab) add(name string, forwards, router bool) (*Host, error) {
 	if !validName.MatchString(name) {
 		return nil, fmt.Errorf("netlab: host name %q: use 1 to 32 of a-z, 0-9 and -", name)
 	}
@@ -151,7 +154,7 @@ func (l *Lab) add(name string, forwards bool) (*Host, error) {
 			return nil, fmt.Errorf("netlab: a host named %q is already there", name)
 		}
 	}
-	h, err := newHost(l, name, forwards)
+	h, err := newHost(l, name, forwards, router)
 	if err != nil {
 		return nil, fmt.Errorf("netlab: host %s: %w", name, err)
 	}

@@ -179,12 +179,12 @@ func (l *Lab) link(a, b *Host, o LinkOpts) (*Link, error) {
 	link := &Link{lab: l}
 	for i, h := range []*Host{a, b} {
 		e := &end{host: h, link: link, dev: o.Name}
-		if e.dev == "" || h.forwards {
+		if e.dev == "" || h.router {
 			e.dev = fmt.Sprintf("eth%d", len(h.ends))
 		}
 		e.addr = netip.AddrFrom4([4]byte{10, byte(n >> 8), byte(n), byte(1 + i)})
 		e.subnet = netip.PrefixFrom(e.addr, 24).Masked()
-		if !h.forwards {
+		if !h.router {
 			e.table = 1000 + len(h.ends)
 		}
 		link.ends[i] = e
@@ -285,6 +285,9 @@ func (e *end) sendFrames() error {
 // Addr is h's address on the link; h must be one of its hosts.
 func (k *Link) Addr(h *Host) netip.Addr { return k.end(h).addr }
 
+// Index is the number of the link's interface on h, one of its hosts.
+func (k *Link) Index(h *Host) int { return k.end(h).nl.Attrs().Index }
+
 // Interface is the name of the link's interface on h, one of its hosts.
 func (k *Link) Interface(h *Host) string { return k.end(h).dev }
 
@@ -292,9 +295,8 @@ func (k *Link) Interface(h *Host) string { return k.end(h).dev }
 const moreBits = 26
 
 // AddAddrs gives h, one of the link's hosts, n further addresses on it, up to
-// 64 in all. Where several shortest paths lead to h, each address has a path
-// chosen for it as a hash would; so subflows to several of them spread out.
-// Call it before Route.
+// 64 in all. Where several shortest paths lead from h or to it, subflows by
+// different addresses spread over them. Call it before Route.
 func (k *Link) AddAddrs(h *Host, n int) ([]netip.Addr, error) {
 	e := k.end(h)
 	if len(e.more)+n > 64 {

@@ -4,7 +4,6 @@ package netlab
 
 import (
 	"fmt"
-	"hash/fnv"
 	"net"
 	"net/netip"
 	"slices"
@@ -80,15 +79,16 @@ const farCost = 1 << 20
 // An address is reached by its own link; where no path leads there, by any
 // link of its host (two hosts with two links between them, say, where the
 // first address of one speaks to the second of the other). Of equal ways a
-// host takes the first, and a router the one that a hash of the address says.
+// host takes the first; a router spreads over all of them, by a hash of source
+// and destination.
 func (l *Lab) Route() error {
 	for _, h := range l.hosts {
 		for _, e := range h.ends {
-			e.routes = slices.DeleteFunc(e.routes, func(r netlink.Route) bool { return r.Gw != nil })
+			e.routes = slices.DeleteFunc(e.routes, func(r netlink.Route) bool { return r.Gw != nil || r.MultiPath != nil })
 		}
 	}
 	for _, dst := range l.hosts {
-		if dst.forwards {
+		if dst.router {
 			continue
 		}
 		byAny := l.hops(dst, dst)
@@ -145,25 +145,31 @@ func (h *Host) routeTo(target *end, cost func(*end) (int, bool)) error {
 	if direct {
 		return nil
 	}
-	switch len(best) {
-	case 0:
-		return nil
-	case 1:
-		for _, dst := range target.prefixes() {
-			if err := best[0].addRoute(best[0].via(dst, unix.RT_TABLE_MAIN)); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	for _, addr := range append([]netip.Addr{target.addr}, target.more...) {
-		hash := fnv.New32a()
-		hash.Write([]byte(h.name))
-		hash.Write(addr.AsSlice())
-		e := best[int(hash.Sum32()>>8)%len(best)]
-		if err := e.addRoute(e.via(netip.PrefixFrom(addr, 32), unix.RT_TABLE_MAIN)); err != nil {
+	for _, dst := range target.prefixes() {
+		if err := h.addMainRoute(dst, best); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// addMainRoute adds a route by one end, or one that spreads over several.
+func (h *Host) addMainRoute(dst netip.Prefix, by []*end) error {
+	if len(by) == 1 {
+		return by[0].addRoute(by[0].via(dst, unix.RT_TABLE_MAIN))
+	}
+	r := netlink.Route{Dst: ipNet(dst), Table: unix.RT_TABLE_MAIN}
+	for _, e := range by {
+		r.MultiPath = append(r.MultiPath, &netlink.NexthopInfo{LinkIndex: e.nl.Attrs().Index, Gw: e.peer.addr.AsSlice()})
+	}
+	if len(by) == 0 {
+		return nil
+	}
+	if err := h.nl.RouteReplace(&r); err != nil {
+		return fmt.Errorf("add route to %v by %d ways: %w", r.Dst, len(by), err)
+	}
+	for _, e := range by {
+		e.routes = append(e.routes, r)
 	}
 	return nil
 }
@@ -195,8 +201,8 @@ func (e *end) via(dst netip.Prefix, table int) netlink.Route {
 	return netlink.Route{Dst: ipNet(dst), Gw: e.peer.addr.AsSlice(), Table: table}
 }
 
-// hops counts the hops from every host to start. Only routers pass packets on,
-// and dst does nothing but receive.
+// hops counts the hops from every host to start. Only what forwards passes
+// packets on, and dst does nothing but receive.
 func (l *Lab) hops(start, dst *Host) map[*Host]int {
 	hops := map[*Host]int{start: 0}
 	for queue := []*Host{start}; len(queue) > 0; queue = queue[1:] {
