@@ -3,7 +3,6 @@
 package report
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -33,15 +32,13 @@ type Check struct {
 	Outcome string       `json:"outcome"`
 }
 
-// other is what the claim's figure is divided by. What To leaves out is as in the claim itself.
+// other is what the claim's figure is divided by. An axis that its At leaves out is as in the claim's.
 func other(c result.Claim) result.Select {
 	if c.To == nil {
 		return c.Select
 	}
-	o := result.Select{Metric: cmp.Or(c.To.Metric, c.Metric), Of: cmp.Or(c.To.Of, c.Of), At: maps.Clone(c.At)}
-	if o.At == nil {
-		o.At = result.Point{}
-	}
+	o := result.Select{Metric: c.To.Metric, Of: c.To.Of, At: result.Point{}}
+	maps.Copy(o.At, c.At)
 	maps.Copy(o.At, c.To.At)
 	return o
 }

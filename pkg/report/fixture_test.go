@@ -49,11 +49,11 @@ func scenarioC() fixture {
 			},
 			Claims: []result.Claim{
 				{Text: "OLIA leaves the single-path users more than LIA", Source: "§6", Select: result.Select{Metric: "goodput", Of: "single", At: result.Point{"cc": "olia"}},
-					To: &result.Select{At: result.Point{"cc": "lia"}}, Relation: result.Above, Bound: 1},
+					To: &result.Select{Metric: "goodput", Of: "single", At: result.Point{"cc": "lia"}}, Relation: result.Above, Bound: 1},
 				{Text: "LIA's multipath users get 1.3 times the fair share", Source: "table 3", Select: result.Select{Metric: "goodput", Of: "multi", At: result.Point{"cc": "lia", "n1": "10"}},
 					Relation: result.Within, Bound: 1.3, Margin: .05},
 				{Text: "OLIA takes more than LIA", Source: "nobody", Select: result.Select{Metric: "goodput", Of: "multi", At: result.Point{"cc": "olia", "n1": "30"}},
-					To: &result.Select{At: result.Point{"cc": "lia"}}, Relation: result.Above, Bound: 1.1},
+					To: &result.Select{Metric: "goodput", Of: "multi", At: result.Point{"cc": "lia"}}, Relation: result.Above, Bound: 1.1},
 				{Text: "Balia does well", Source: "nobody", Select: result.Select{Metric: "goodput", Of: "multi", At: result.Point{"cc": "balia"}}, Relation: result.Above, Bound: 1},
 			},
 			Figures: []result.Figure{

@@ -283,7 +283,7 @@ func (g *group) traces(f result.Figure) ([]Plot, error) {
 
 var traceLabels = map[string]string{
 	"cwnd": "congestion window, packets", "sequence": "acknowledged, MB", "srtt": "smoothed RTT, ms",
-	"throughput": "acknowledged per second, Mbit/s",
+	"rate": "acknowledged per second, Mbit/s",
 }
 
 func (s *source) trace(f result.Figure, run *result.Run) (Plot, error) {
@@ -308,7 +308,7 @@ func (s *source) trace(f result.Figure, run *result.Run) (Plot, error) {
 			d.Y = float64(sample.Bytes) / 1e6
 		case "srtt":
 			d.Y = sample.SRTT
-		case "throughput":
+		case "rate":
 			last, ok := before[k]
 			if ok && sample.Time-last.Time < 1 {
 				return
