@@ -335,8 +335,6 @@ func (d *decoder) traffic(u *User) {
 	switch {
 	case u.Transport == OverUDP && !paced:
 		d.at(&u.Transport, "%s: %s traffic is not for udp: use mptcp or tcp", u.Name, t.Kind)
-	case u.Transport == OverUDP && u.Direction == "down":
-		d.at(&u.Direction, "%s: udp goes up only: swap from and to", u.Name)
 	case t.Kind == TrafficHTTP && u.Direction == "up":
 		d.at(&u.Direction, "%s: http traffic goes down: say direction: down", u.Name)
 	}
