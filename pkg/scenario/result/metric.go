@@ -118,10 +118,13 @@ func (m Metric) Has(r *Run) []string {
 	return slices.DeleteFunc(names, func(of string) bool { return len(m.values(r, of)) == 0 })
 }
 
-// measures are all metrics that a run gives.
+// measures are the metrics that a run gives, but for the links': there are hundreds, each with its counts.
 func (r *Run) measures() []Measure {
 	all := []Measure{}
 	for _, m := range Metrics {
+		if m.Of == OfLink {
+			continue
+		}
 		for _, of := range m.Has(r) {
 			value, _ := m.Value(r, of)
 			all = append(all, Measure{m.Name, of, value, m.Unit, m.Source})

@@ -58,7 +58,7 @@ type Run struct {
 	RAPL     []Zone    `json:"rapl"`    // empty where the machine has none
 	Samples  string    `json:"samples"` // CSV in the folder, "" without samples
 	Warnings []string  `json:"warnings"`
-	Measures []Measure `json:"measures"` // every metric that the run gives; Folder.Write fills it
+	Measures []Measure `json:"measures"` // the metrics of classes and zones; Folder.Write fills them in
 }
 
 // Measure is one metric of a run.
