@@ -85,9 +85,9 @@ func Fetch(ctx context.Context, label string) error {
 	return err
 }
 
-// kernel returns the folder with vmlinuz and modules.cpio of k.
+// kernel returns the folder with vmlinuz, modules.cpio and release (as uname -r) of k.
 func (c cache) kernel(ctx context.Context, k kernel, refresh bool) (string, error) {
-	recipe := fmt.Sprintf("1 %s %s %q %q %q", k.suite, k.meta, keptModules, droppedModules, neededModules)
+	recipe := fmt.Sprintf("2 %s %s %q %q %q", k.suite, k.meta, keptModules, droppedModules, neededModules)
 	return c.entry("kernel-"+k.label, recipe, refresh, func(dir string) error {
 		debs, err := c.download(ctx, k.suite, dir, func(show func(...string) (string, error)) ([]string, error) {
 			return kernelPackages(k.meta, show)
@@ -240,6 +240,9 @@ func packKernel(ctx context.Context, tree, dir string) error {
 		archive.host("usr/lib/modules/"+release, kept),
 		archive.host("boot/config-"+release, config),
 		archive.close(), w.Flush(), f.Close()); err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(dir, "release"), []byte(release), 0o644); err != nil {
 		return err
 	}
 	return os.RemoveAll(base)

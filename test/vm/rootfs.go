@@ -32,14 +32,22 @@ var droppedPaths = []string{
 
 // rootfs returns the folder with root.cpio, Debian as every guest has it.
 func (c cache) rootfs(ctx context.Context, refresh bool) (string, error) {
-	recipe := fmt.Sprintf("1 %s %q %q", rootfsSuite, guestPackages, droppedPaths)
-	return c.entry("rootfs", recipe, refresh, func(dir string) error {
-		source, err := debianSource(ctx, rootfsSuite)
-		if err != nil {
-			return err
-		}
+	return c.debian(ctx, "rootfs", []string{rootfsSuite}, guestPackages, refresh)
+}
+
+// debian returns the folder with root.cpio, a Debian of the packages, which may come from several suites.
+func (c cache) debian(ctx context.Context, name string, suites, packages []string, refresh bool) (string, error) {
+	recipe := fmt.Sprintf("2 %q %q %q", suites, packages, droppedPaths)
+	return c.entry(name, recipe, refresh, func(dir string) error {
 		debootstrap := []string{"mmdebstrap", "--quiet", "--variant=minbase", "--architectures=amd64", "--format=tar",
-			"--include=" + strings.Join(guestPackages, ","), rootfsSuite, "-", source}
+			"--include=" + strings.Join(packages, ","), rootfsSuite, "-"}
+		for _, suite := range suites {
+			source, err := debianSource(ctx, suite)
+			if err != nil {
+				return err
+			}
+			debootstrap = append(debootstrap, source)
+		}
 		if os.Geteuid() == 0 {
 			// For root it mounts the host's /dev, /proc and /sys in its folder. When
 			// it is killed they must not stay, least of all for us to sweep away.

@@ -40,6 +40,10 @@ type Spec struct {
 	// leaves in the guest's /results; "" drops that.
 	ResultsDir string
 
+	// Build gives the guest the kernel's headers, a compiler and DKMS, to build bpf/kmod
+	// with, instead of the module that is built already.
+	Build bool
+
 	// Interactive ties the command to this terminal instead of Stdout.
 	Interactive bool
 }
@@ -89,7 +93,15 @@ func Run(ctx context.Context, spec Spec) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	m, remove, err := c.stage(ctx, k, spec)
+	var layers []string
+	if !k.old && !spec.Build {
+		module, err := c.module(ctx, k, accel)
+		if err != nil {
+			return Result{}, err
+		}
+		layers = []string{filepath.Join(module, "module.cpio")}
+	}
+	m, remove, err := c.stage(ctx, k, spec, layers...)
 	if err != nil {
 		return Result{}, err
 	}
@@ -97,14 +109,7 @@ func Run(ctx context.Context, spec Spec) (Result, error) {
 	unlock()
 	unlock = func() {}
 
-	var result Result
-	for boots := 1; boots <= maxBoots; boots++ {
-		result, err = m.boot(ctx, accel)
-		result.Boots = boots
-		if accel != "tcg" || !errors.Is(err, errNotBegun) {
-			break
-		}
-	}
+	result, err := m.run(ctx, accel)
 	// Kept for whoever wants to know more than the tail.
 	log := c.path("console-" + k.label + ".log")
 	if renamed := os.Rename(m.console(), log); renamed != nil {
@@ -132,13 +137,19 @@ type machine struct {
 
 func (m machine) console() string { return filepath.Join(m.dir, "console.log") }
 
-// stage puts kernel and initial file system together. Call it with the cache locked.
-func (c cache) stage(ctx context.Context, k kernel, spec Spec) (m machine, remove func(), err error) {
-	root, err := c.rootfs(ctx, false)
+// stage puts kernel and initial file system together; layers are archives that go on top of those of the
+// cache. Call it with the cache locked.
+func (c cache) stage(ctx context.Context, k kernel, spec Spec, layers ...string) (m machine, remove func(), err error) {
+	kdir, err := c.kernel(ctx, k, false)
 	if err != nil {
 		return m, nil, err
 	}
-	kdir, err := c.kernel(ctx, k, false)
+	var root string
+	if spec.Build {
+		root, err = c.buildRoot(ctx, k, kdir)
+	} else {
+		root, err = c.rootfs(ctx, false)
+	}
 	if err != nil {
 		return m, nil, err
 	}
@@ -160,7 +171,7 @@ func (c cache) stage(ctx context.Context, k kernel, spec Spec) (m machine, remov
 		return m, nil, err
 	}
 	defer initrd.Close()
-	for _, layer := range []string{filepath.Join(root, "root.cpio"), filepath.Join(kdir, "modules.cpio")} {
+	for _, layer := range append([]string{filepath.Join(root, "root.cpio"), filepath.Join(kdir, "modules.cpio")}, layers...) {
 		f, err := os.Open(layer)
 		if err != nil {
 			return m, nil, err
@@ -234,6 +245,18 @@ func (m machine) qemuArgs(accel string) []string {
 	// With cx16 QEMU 7.2 damages the flags after cmpxchg16b, and the guest dies
 	// at random in its memory allocator.
 	return append(args, "-accel", "tcg,thread=multi", "-cpu", "max,-cx16")
+}
+
+// run boots the VM until it comes to the command, and lets it come to its end.
+func (m machine) run(ctx context.Context, accel string) (result Result, err error) {
+	for boots := 1; boots <= maxBoots; boots++ {
+		result, err = m.boot(ctx, accel)
+		result.Boots = boots
+		if accel != "tcg" || !errors.Is(err, errNotBegun) {
+			break
+		}
+	}
+	return result, err
 }
 
 // boot runs the VM until the command's results are here.

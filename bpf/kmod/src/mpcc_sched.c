@@ -26,7 +26,7 @@
 /* The kernel's own, seen from here as names only. */
 struct mptcp_subflow_context;
 
-/* Since 7.0 arguments are trusted without saying so. */
+/* Where it is gone all arguments are. */
 #ifndef KF_TRUSTED_ARGS
 #define KF_TRUSTED_ARGS 0
 #endif
@@ -114,7 +114,7 @@ static int xsched_get_retrans(struct mptcp_sock *msk)
 	return ret;
 }
 
-#ifdef XSCHED_GET_SUBFLOW /* before 6.14 */
+#ifdef XSCHED_GET_SUBFLOW /* on older kernels */
 static int xsched_get_subflow(struct mptcp_sock *msk, struct mptcp_sched_data *data)
 {
 	return data->reinject ? xsched_get_retrans(msk) : xsched_get_send(msk);
@@ -622,4 +622,5 @@ static void __exit mpcc_sched_unload(void)
 module_exit(mpcc_sched_unload);
 
 MODULE_DESCRIPTION("MPTCP packet schedulers in BPF, as a struct_ops type");
+MODULE_VERSION(XSCHED_VERSION);
 MODULE_LICENSE("GPL");

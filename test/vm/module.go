@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package vm
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+// buildRoot returns the folder with root.cpio, Debian with what building bpf/kmod for k takes: its
+// headers, which bring the compiler, and DKMS.
+func (c cache) buildRoot(ctx context.Context, k kernel, kdir string) (string, error) {
+	release, err := os.ReadFile(filepath.Join(kdir, "release"))
+	if err != nil {
+		return "", err
+	}
+	suites := slices.Compact([]string{rootfsSuite, k.suite})
+	packages := append(slices.Clone(guestPackages), "linux-headers-"+string(release), "make", "dwarves", "dkms")
+	dir, err := c.debian(ctx, "build-"+k.label, suites, packages, false)
+	if err != nil {
+		return "", fmt.Errorf("%w\nif the headers of Linux %s are gone from Debian, fetch the kernel anew: go run ./test/vm/cmd/vm fetch -kernel %s",
+			err, release, k.label)
+	}
+	return dir, nil
+}
+
+// buildModule leaves in /results what the module adds to the kernel's folder of modules. Any build of the
+// same sources does; how a user builds them is a test of its own.
+const buildModule = `set -e
+cp -r /module /tmp/module
+make -C /lib/modules/$(uname -r)/build M=/tmp/module modules
+strip -g /tmp/module/mpcc_sched.ko
+cd /lib/modules/$(uname -r)
+install -D -m 644 -t updates/dkms /tmp/module/mpcc_sched.ko
+depmod
+cp -r updates modules.*.bin modules.dep modules.alias modules.symbols modules.softdep /results`
+
+// module returns the folder with module.cpio, which is bpf/kmod built for k, where modprobe finds it.
+// Call it with the cache locked.
+func (c cache) module(ctx context.Context, k kernel, accel string) (string, error) {
+	root, err := RepoRoot()
+	if err != nil {
+		return "", err
+	}
+	sources := filepath.Join(root, "bpf", "kmod", "src")
+	sum, err := hashFolder(sources)
+	if err != nil {
+		return "", err
+	}
+	kdir, err := c.kernel(ctx, k, false)
+	if err != nil {
+		return "", err
+	}
+	release, err := os.ReadFile(filepath.Join(kdir, "release"))
+	if err != nil {
+		return "", err
+	}
+	return c.entry("module-"+k.label, fmt.Sprintf("1 %s %s", release, sum), false, func(dir string) error {
+		results := filepath.Join(dir, "results")
+		if err := os.Mkdir(results, 0o755); err != nil {
+			return err
+		}
+		var printed bytes.Buffer
+		m, remove, err := c.stage(ctx, k, Spec{
+			Kernel: k.label, Build: true, Files: map[string]string{"/module": sources},
+			Cmd: []string{"sh", "-c", buildModule}, Stdout: &printed, ResultsDir: results,
+		})
+		if err != nil {
+			return err
+		}
+		defer remove()
+		result, err := m.run(ctx, accel)
+		if err != nil {
+			return err
+		}
+		if result.Status != 0 {
+			return fmt.Errorf("building bpf/kmod ended with status %d:\n%s", result.Status, printed.Bytes())
+		}
+		f, err := os.Create(filepath.Join(dir, "module.cpio"))
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		archive := newCpioWriter(f)
+		return errors.Join(archive.host("usr/lib/modules/"+string(release), results), archive.close(),
+			f.Close(), os.RemoveAll(results))
+	})
+}
+
+// hashFolder sums up the names and contents of a folder's files.
+func hashFolder(dir string) (string, error) {
+	hash := sha256.New()
+	err := filepath.WalkDir(dir, func(file string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		text, err := os.ReadFile(file)
+		fmt.Fprintf(hash, "%s %d\n%s", file, len(text), text)
+		return err
+	})
+	return hex.EncodeToString(hash.Sum(nil)), err
+}
