@@ -19,17 +19,33 @@ import (
 	"github.com/mpcc/mpcc/pkg/catalog"
 )
 
-// The program and the variable of bpf/include/mpcc/eval.h.
+// The program and the variable of bpf/include/mpcc/eval.h and sched_eval.h.
 const (
 	evalProgram  = "mpcc_eval"
 	evalVariable = "eval"
 )
 
-// Evaluator runs one decision of an algorithm as BPF bytecode. What it takes and gives is the C struct
-// mpcc_eval, read from the object's BTF: a field of the struct is a key of the JSON.
+// The parts of that variable, by kind: the struct's member and its name in the JSON.
+var evalParts = map[catalog.Kind]struct {
+	subflows, decisions string
+	given, kept         map[string]string
+	results             []string
+}{
+	catalog.CC: {subflows: "paths", decisions: "decisions"},
+	catalog.Sched: {
+		subflows: "lanes", decisions: "verdicts",
+		given:   map[string]string{"connection": "demand", "memory": "memory"},
+		kept:    map[string]string{"memory": "memory"},
+		results: []string{"resend", "waits"},
+	},
+}
+
+// Evaluator runs one decision of an algorithm as BPF bytecode. What it takes and gives is the C variable
+// of bpf/include/mpcc/eval.h or sched_eval.h, read from the object's BTF: a field is a key of the JSON.
 type Evaluator struct {
+	kind      catalog.Kind
 	coll      *ebpf.Collection
-	paths     *btf.Struct
+	subflows  *btf.Struct
 	decisions *btf.Struct
 	layout    map[string]btf.Member
 	max       int
@@ -55,7 +71,7 @@ func NewEvaluator(e catalog.Entry, tunables map[string]string) (*Evaluator, erro
 		}
 		m.Pinning = ebpf.PinNone
 	}
-	ev := &Evaluator{layout: map[string]btf.Member{}}
+	ev := &Evaluator{kind: e.Kind, layout: map[string]btf.Member{}}
 	if err := ev.readLayout(spec); err != nil {
 		return nil, fmt.Errorf("%s: %w", e.ID(), err)
 	}
@@ -80,72 +96,125 @@ func (ev *Evaluator) readLayout(spec *ebpf.CollectionSpec) error {
 	for _, m := range s.Members {
 		ev.layout[m.Name] = m
 	}
-	paths, ok := ev.layout["paths"].Type.(*btf.Array)
+	parts := evalParts[ev.kind]
+	subflows, ok := ev.layout[parts.subflows].Type.(*btf.Array)
 	if !ok {
-		return fmt.Errorf("struct %s has no paths", s.Name)
+		return fmt.Errorf("struct %s has no %s", s.Name, parts.subflows)
 	}
-	decisions, ok := ev.layout["decisions"].Type.(*btf.Array)
+	decisions, ok := ev.layout[parts.decisions].Type.(*btf.Array)
 	if !ok {
-		return fmt.Errorf("struct %s has no decisions", s.Name)
+		return fmt.Errorf("struct %s has no %s", s.Name, parts.decisions)
 	}
-	ev.max = int(paths.Nelems)
-	ev.paths = btf.UnderlyingType(paths.Type).(*btf.Struct)
+	for _, name := range parts.given {
+		if _, ok := btf.UnderlyingType(ev.layout[name].Type).(*btf.Struct); !ok {
+			return fmt.Errorf("struct %s has no %s", s.Name, name)
+		}
+	}
+	ev.max = int(subflows.Nelems)
+	ev.subflows = btf.UnderlyingType(subflows.Type).(*btf.Struct)
 	ev.decisions = btf.UnderlyingType(decisions.Type).(*btf.Struct)
 	return nil
 }
 
-// Path is one subflow: a number for each key, as mpcc eval takes it.
-type Path map[string]float64
+// Numbers are the numbers of one subflow, or of the connection, by key.
+type Numbers map[string]float64
 
-// Decision is what the algorithm decides for one subflow.
-type Decision map[string]float64
+// Input is what mpcc eval takes. Connection and Memory are for packet schedulers alone.
+type Input struct {
+	Connection Numbers   `json:"connection,omitempty"`
+	Memory     Numbers   `json:"memory,omitempty"`
+	Subflows   []Numbers `json:"subflows"`
+}
+
+// Output is what it gives: what was decided for the connection and for each subflow, and what a packet
+// scheduler then remembers.
+type Output struct {
+	Connection Numbers   `json:"connection,omitempty"`
+	Memory     Numbers   `json:"memory,omitempty"`
+	Subflows   []Numbers `json:"subflows"`
+}
 
 // Eval runs the decision for all subflows of a connection.
-func (ev *Evaluator) Eval(paths []Path) ([]Decision, error) {
-	if len(paths) == 0 || len(paths) > ev.max {
-		return nil, fmt.Errorf("subflows: %d given, 1 to %d are possible", len(paths), ev.max)
-	}
+func (ev *Evaluator) Eval(in Input) (Output, error) {
+	var out Output
 	v := ev.coll.Variables[evalVariable]
 	raw := make([]byte, v.Size())
-	nativeEndian.PutUint32(raw[ev.layout["count"].Offset.Bytes():], uint32(len(paths)))
-	size := ev.paths.Size
-	for i, p := range paths {
-		at := ev.layout["paths"].Offset.Bytes() + uint32(i)*size
-		if err := encode(raw[at:at+size], ev.paths, p); err != nil {
-			return nil, fmt.Errorf("subflows[%d].%w", i, err)
-		}
+	if err := ev.fill(raw, in); err != nil {
+		return out, err
 	}
 	if err := v.Set(raw); err != nil {
-		return nil, err
+		return out, err
 	}
 	if _, err := ev.coll.Programs[evalProgram].Run(&ebpf.RunOptions{}); err != nil {
-		return nil, explain("run the evaluation", err)
+		return out, explain("run the evaluation", err)
 	}
 	if err := v.Get(raw); err != nil {
-		return nil, err
+		return out, err
 	}
-	size = ev.decisions.Size
-	out := make([]Decision, len(paths))
-	for i := range out {
-		at := ev.layout["decisions"].Offset.Bytes() + uint32(i)*size
-		out[i] = decode(raw[at:at+size], ev.decisions)
+	parts, size := evalParts[ev.kind], ev.decisions.Size
+	for i := range in.Subflows {
+		at := ev.layout[parts.decisions].Offset.Bytes() + uint32(i)*size
+		out.Subflows = append(out.Subflows, decode(raw[at:at+size], ev.decisions))
+	}
+	for _, name := range parts.results {
+		if out.Connection == nil {
+			out.Connection = Numbers{}
+		}
+		out.Connection[name] = float64(getUint(raw[ev.layout[name].Offset.Bytes():], 4))
+	}
+	for _, name := range parts.kept {
+		s, at := ev.part(name)
+		out.Memory = decode(raw[at:at+s.Size], s)
 	}
 	return out, nil
 }
 
+// part is a struct within the variable, and where it starts.
+func (ev *Evaluator) part(name string) (*btf.Struct, uint32) {
+	m := ev.layout[name]
+	return btf.UnderlyingType(m.Type).(*btf.Struct), m.Offset.Bytes()
+}
+
+func (ev *Evaluator) fill(raw []byte, in Input) error {
+	if len(in.Subflows) == 0 || len(in.Subflows) > ev.max {
+		return fmt.Errorf("subflows: %d given, 1 to %d are possible", len(in.Subflows), ev.max)
+	}
+	parts := evalParts[ev.kind]
+	for key, values := range map[string]Numbers{"connection": in.Connection, "memory": in.Memory} {
+		if values == nil {
+			continue
+		}
+		name, ok := parts.given[key]
+		if !ok {
+			return fmt.Errorf("%s: a %s has none", key, ev.kind.Noun())
+		}
+		s, at := ev.part(name)
+		if err := encode(raw[at:at+s.Size], s, values); err != nil {
+			return fmt.Errorf("%s.%w", key, err)
+		}
+	}
+	nativeEndian.PutUint32(raw[ev.layout["count"].Offset.Bytes():], uint32(len(in.Subflows)))
+	size := ev.subflows.Size
+	for i, p := range in.Subflows {
+		at := ev.layout[parts.subflows].Offset.Bytes() + uint32(i)*size
+		if err := encode(raw[at:at+size], ev.subflows, p); err != nil {
+			return fmt.Errorf("subflows[%d].%w", i, err)
+		}
+	}
+	return nil
+}
+
 // EvalJSON is Eval from and to JSON: {"subflows": [{"cwnd": 10, "srtt_us": 50000}, ...]}.
 func (ev *Evaluator) EvalJSON(in []byte) ([]byte, error) {
-	var input struct {
-		Subflows []Path `json:"subflows"`
-	}
+	var input Input
 	if err := readJSON(in, &input); err != nil {
 		return nil, fmt.Errorf("input: %w", err)
 	}
-	decisions, err := ev.Eval(input.Subflows)
+	output, err := ev.Eval(input)
 	if err != nil {
 		return nil, fmt.Errorf("input: %w", err)
 	}
-	return json.MarshalIndent(map[string]any{"subflows": decisions}, "", "  ")
+	return json.MarshalIndent(output, "", "  ")
 }
 
 // readJSON reads one value and nothing after it; errors tell where.
@@ -199,7 +268,7 @@ func jsonKey(field string) (key string, factor float64) {
 	return field, 1
 }
 
-func encode(raw []byte, s *btf.Struct, values Path) error {
+func encode(raw []byte, s *btf.Struct, values Numbers) error {
 	left := len(values)
 	var known []string
 	for _, m := range s.Members {
@@ -241,8 +310,8 @@ func encode(raw []byte, s *btf.Struct, values Path) error {
 	return nil
 }
 
-func decode(raw []byte, s *btf.Struct) Decision {
-	d := Decision{}
+func decode(raw []byte, s *btf.Struct) Numbers {
+	d := Numbers{}
 	for _, m := range s.Members {
 		at := raw[m.Offset.Bytes():]
 		if t, ok := btf.UnderlyingType(m.Type).(*btf.Struct); ok {

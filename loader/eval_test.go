@@ -70,7 +70,7 @@ func TestEvalDocKeys(t *testing.T) {
 		return keys
 	}
 	ev := evaluatorOf(t, "lia")
-	if got, want := documented("Input"), fields(ev.paths); !slices.Equal(got, want) {
+	if got, want := documented("Input"), fields(ev.subflows); !slices.Equal(got, want) {
 		t.Errorf("docs/eval.md, Input: the keys are %v, those of struct mpcc_path are %v", got, want)
 	}
 	if got, want := documented("Output"), fields(ev.decisions); !slices.Equal(got, want) {
@@ -143,7 +143,7 @@ func TestEvalLimits(t *testing.T) {
 		{"cwnd", math.NaN(), false},
 		{"cwnd", math.Inf(1), false},
 	} {
-		_, err := ev.Eval([]Path{{c.key: c.value}})
+		_, err := ev.Eval(Input{Subflows: []Numbers{{c.key: c.value}}})
 		if (err == nil) != c.pass {
 			t.Errorf("%s %v: %v", c.key, c.value, err)
 		}

@@ -66,21 +66,21 @@ func vectors(t *testing.T, folder, name string) []reference.Case {
 	return v.Cases
 }
 
-func run(t *testing.T, ev *loader.Evaluator, subflows []reference.Subflow) []loader.Decision {
+func run(t *testing.T, ev *loader.Evaluator, subflows []reference.Subflow) []loader.Numbers {
 	t.Helper()
 	raw, err := json.Marshal(subflows)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var paths []loader.Path
+	var paths []loader.Numbers
 	if err := json.Unmarshal(raw, &paths); err != nil {
 		t.Fatal(err)
 	}
-	got, err := ev.Eval(paths)
+	got, err := ev.Eval(loader.Input{Subflows: paths})
 	if err != nil {
 		t.Fatalf("%v: %s", err, raw)
 	}
-	return got
+	return got.Subflows
 }
 
 // terms are the sizes of what increases and couplings are the sums of, before it cancels. Errors are
@@ -116,7 +116,7 @@ func magnitudes(list []float64) []float64 {
 
 // compare gives the largest relative error, and an error where it is above the precision or a whole
 // number is another.
-func compare(got []loader.Decision, want reference.Expect, of terms, precision float64) (worst float64, err error) {
+func compare(got []loader.Numbers, want reference.Expect, of terms, precision float64) (worst float64, err error) {
 	check := func(key string, want, sizes []float64) {
 		for i, w := range want {
 			off := math.Abs(got[i][key] - w)
@@ -224,9 +224,9 @@ func TestReferenceOnPublishedVectors(t *testing.T) {
 		a := algorithm(t, name)
 		for _, c := range vectors(t, publishedVectors, name) {
 			want, _ := expected(a.Decide(c.Subflows, c.Set))
-			got := make([]loader.Decision, len(c.Subflows))
+			got := make([]loader.Numbers, len(c.Subflows))
 			for i := range got {
-				got[i] = loader.Decision{
+				got[i] = loader.Numbers{
 					"increase": want.Increase[i], "after_loss": want.AfterLoss[i], "coupling": want.Coupling[i],
 					"window": want.Window[i], "ssthresh": want.Ssthresh[i],
 				}
@@ -325,7 +325,7 @@ func onRandomConnections(t *testing.T, e catalog.Entry, set reference.Tunables, 
 
 // onEdge tells whether the decision is right for a connection that differs by 1e-8 in one RTT. Where a
 // rule compares two quantities, and they are equal but for that much, fixed point may take either side.
-func onEdge(a reference.Algorithm, subflows []reference.Subflow, set reference.Tunables, got []loader.Decision) bool {
+func onEdge(a reference.Algorithm, subflows []reference.Subflow, set reference.Tunables, got []loader.Numbers) bool {
 	for i := range subflows {
 		for _, nudge := range []float64{1 - 1e-8, 1 + 1e-8} {
 			near := slices.Clone(subflows)
@@ -391,18 +391,18 @@ func TestWrongRuleIsSeen(t *testing.T) {
 }
 
 func TestCompareSeesSmallDifferences(t *testing.T) {
-	right := loader.Decision{"increase": -0.001, "after_loss": 10, "coupling": -0.5, "window": 20, "ssthresh": 15}
+	right := loader.Numbers{"increase": -0.001, "after_loss": 10, "coupling": -0.5, "window": 20, "ssthresh": 15}
 	want := reference.Expect{
 		Increase: []float64{-0.001}, AfterLoss: []float64{10}, Coupling: []float64{-0.5},
 		Window: []float64{20}, Ssthresh: []float64{15},
 	}
-	off := func(key string, value float64) loader.Decision {
+	off := func(key string, value float64) loader.Numbers {
 		d := maps.Clone(right)
 		d[key] = value
 		return d
 	}
 	for _, c := range []struct {
-		got  loader.Decision
+		got  loader.Numbers
 		pass bool
 	}{
 		{right, true},
@@ -416,7 +416,7 @@ func TestCompareSeesSmallDifferences(t *testing.T) {
 		{off("coupling", 0.5), false},
 		{off("coupling", 0), false},
 	} {
-		_, err := compare([]loader.Decision{c.got}, want, results(want), 1e-3)
+		_, err := compare([]loader.Numbers{c.got}, want, results(want), 1e-3)
 		if (err == nil) != c.pass {
 			t.Errorf("%v: %v", c.got, err)
 		}

@@ -39,7 +39,7 @@ func TestInputErrorsTellWhere(t *testing.T) {
 		`{"b": 1}`:                          `unknown field "b"`,
 	} {
 		var value struct {
-			A []Path `json:"a"`
+			A []Numbers `json:"a"`
 		}
 		t.Run(in, func(t *testing.T) { said(t, readJSON([]byte(in), &value), want) })
 	}

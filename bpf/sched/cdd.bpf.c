@@ -30,14 +30,20 @@ static __always_inline bool less_congested(const struct mpcc_lane *a, const stru
 	return lane_faster(a, b);
 }
 
+MPCC_PURE __u32 less_congested_of(struct mpcc_scene *s nonnull, __u32 best, __u32 i)
+{
+	if (!verdict_at(s, i)->usable)
+		return best;
+	if (best == MPCC_NO_LANE || less_congested(lane_at(s, i), lane_at(s, best)))
+		return i;
+	return best;
+}
+
 MPCC_PURE int sched_rule(struct mpcc_scene *s nonnull)
 {
 	__u32 best = MPCC_NO_LANE;
 
-	for (__u32 i = 0; i < MPCC_MAX_SUBFLOWS; i++)
-		if (i < s->count && s->verdicts[i].usable &&
-		    (best == MPCC_NO_LANE || less_congested(&s->lanes[i], lane_at(s, best))))
-			best = i;
+	for_each_lane(i) best = less_congested_of(s, best, i);
 	send_on(s, best);
 	return 0;
 }

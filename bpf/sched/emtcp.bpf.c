@@ -11,27 +11,32 @@
  */
 #include "mpcc/cost.h"
 
-static __always_inline bool cheaper(const struct mpcc_scene *s, __u32 a, __u32 b)
+static __always_inline bool cheaper(struct mpcc_scene *s, __u32 a, __u32 b)
 {
-	struct mpcc_num cost_a = s->verdicts[a].cost;
-	struct mpcc_num cost_b = s->verdicts[b & (MPCC_MAX_SUBFLOWS - 1)].cost;
+	struct mpcc_num cost_a = verdict_at(s, a)->cost, cost_b = verdict_at(s, b)->cost;
 
 	if (!num_equal(cost_a, cost_b))
 		return num_less(cost_a, cost_b);
-	return lane_faster(&s->lanes[a], &s->lanes[b & (MPCC_MAX_SUBFLOWS - 1)]);
+	return lane_faster(lane_at(s, a), lane_at(s, b));
+}
+
+MPCC_PURE __u32 cheaper_of(struct mpcc_scene *s nonnull, __u32 best, __u32 i)
+{
+	const struct mpcc_lane *l = lane_at(s, i);
+	struct mpcc_verdict *v = verdict_at(s, i);
+
+	if (v->alive)
+		v->cost = cost_of(l, window_rate(l));
+	if (!v->usable)
+		return best;
+	return best == MPCC_NO_LANE || cheaper(s, i, best) ? i : best;
 }
 
 MPCC_PURE int sched_rule(struct mpcc_scene *s nonnull)
 {
 	__u32 best = MPCC_NO_LANE;
 
-	for (__u32 i = 0; i < MPCC_MAX_SUBFLOWS; i++) {
-		if (i >= s->count)
-			break;
-		s->verdicts[i].cost = cost_of(&s->lanes[i], window_rate(&s->lanes[i]));
-		if (s->verdicts[i].usable && (best == MPCC_NO_LANE || cheaper(s, i, best)))
-			best = i;
-	}
+	for_each_lane(i) best = cheaper_of(s, best, i);
 	send_on(s, best);
 	return 0;
 }

@@ -50,64 +50,67 @@ static __always_inline struct mpcc_num measured_rate(const struct mpcc_lane *l)
 	return l->rate ? num_div(num_of(l->rate), num_of(125000)) : window_rate(l);
 }
 
-/* X_r and b'_r of the subflows that are alive. */
-MPCC_PURE int expect_rates(struct mpcc_scene *s nonnull)
+/* What equation (7) sums over the subflows. */
+struct rate_sum {
+	struct mpcc_num weights;
+	struct mpcc_num best; /* the largest single_rate() */
+};
+
+MPCC_PURE int add_rate(struct rate_sum *sum nonnull, struct mpcc_scene *s nonnull, __u32 i)
 {
-	struct mpcc_num weights = num_zero(), best = num_zero();
+	const struct mpcc_lane *l = lane_at(s, i);
 
-	for (__u32 i = 0; i < MPCC_MAX_SUBFLOWS; i++) {
-		const struct mpcc_lane *l = &s->lanes[i];
-
-		if (!s->verdicts[i].alive)
-			continue;
-		weights = num_add(weights, weight_of(l));
-		best = num_max(best, single_rate(l));
-	}
-	for (__u32 i = 0; i < MPCC_MAX_SUBFLOWS; i++) {
-		const struct mpcc_lane *l = &s->lanes[i];
-		struct mpcc_verdict *v = &s->verdicts[i];
-
-		if (!v->alive)
-			continue;
-		v->rate = num_mul(num_mul(num_div(weight_of(l), weights), best),
-				  num_of((__u64)l->mss << 6));
-		v->rate = num_min(v->rate, measured_rate(l));
-		v->cost = cost_of(l, v->rate);
-	}
+	if (!verdict_at(s, i)->alive)
+		return 0;
+	sum->weights = num_add(sum->weights, weight_of(l));
+	sum->best = num_max(sum->best, single_rate(l));
 	return 0;
 }
 
-/* Places in the order by cost, from 1; of several, the first in the list comes first. */
-MPCC_PURE __u32 rank_lanes(struct mpcc_scene *s nonnull)
+/* X_r and b'_r */
+MPCC_PURE int expect_rate(struct mpcc_scene *s nonnull, const struct rate_sum *sum nonnull, __u32 i)
 {
-	__u32 ranked = 0;
+	const struct mpcc_lane *l = lane_at(s, i);
+	struct mpcc_verdict *v = verdict_at(s, i);
+	struct mpcc_num rate;
 
-	for (__u32 i = 0; i < MPCC_MAX_SUBFLOWS; i++) {
-		__u32 rank = 1;
-
-		if (!s->verdicts[i].alive)
-			continue;
-		for (__u32 j = 0; j < MPCC_MAX_SUBFLOWS; j++) {
-			const struct mpcc_verdict *other = &s->verdicts[j];
-
-			if (!other->alive || j == i)
-				continue;
-			rank += j < i ? !num_less(s->verdicts[i].cost, other->cost) :
-					num_less(other->cost, s->verdicts[i].cost);
-		}
-		s->verdicts[i].rank = rank;
-		ranked++;
-	}
-	return ranked;
+	if (!v->alive)
+		return 0;
+	rate = num_mul(num_mul(num_div(weight_of(l), sum->weights), sum->best),
+		       num_of((__u64)l->mss << 6));
+	v->rate = num_min(rate, measured_rate(l));
+	v->cost = cost_of(l, v->rate);
+	return 0;
 }
 
-/* The subflow with this rank; MPCC_NO_LANE if there is none. */
-MPCC_PURE __u32 lane_of_rank(struct mpcc_scene *s nonnull, __u32 rank)
+/* 1 if subflow j comes before subflow i in the order by cost; of equals, the first in the list does. */
+MPCC_PURE __u32 comes_before(struct mpcc_scene *s nonnull, __u32 j, __u32 i)
 {
-	for (__u32 i = 0; i < MPCC_MAX_SUBFLOWS; i++)
-		if (s->verdicts[i].rank == rank)
-			return i;
-	return MPCC_NO_LANE;
+	const struct mpcc_verdict *a = verdict_at(s, j), *b = verdict_at(s, i);
+
+	if (!a->alive || j == i)
+		return 0;
+	if (num_equal(a->cost, b->cost))
+		return j < i;
+	return num_less(a->cost, b->cost);
+}
+
+/* Sets the place in that order, from 1. 1 if there is one. */
+MPCC_PURE __u32 rank_lane(struct mpcc_scene *s nonnull, __u32 i)
+{
+	struct mpcc_verdict *v = verdict_at(s, i);
+
+	if (!v->alive)
+		return 0;
+	v->rank = 1;
+	for_each_lane(j) v->rank += comes_before(s, j, i);
+	return 1;
+}
+
+/* Subflow i if it has this rank; else what was found. */
+MPCC_PURE __u32 lane_of_rank(struct mpcc_scene *s nonnull, __u32 found, __u32 i, __u32 rank)
+{
+	return verdict_at(s, i)->rank == rank ? i : found;
 }
 
 /* N in Mbit. */
@@ -132,21 +135,25 @@ static __always_inline struct mpcc_coupling objective_of(struct mpcc_num rate,
 	return o;
 }
 
-MPCC_PURE int set_objectives(struct mpcc_scene *s nonnull)
+/* The first k subflows together. */
+struct set_sum {
+	struct mpcc_num size; /* Mbit */
+	struct mpcc_num rate; /* Mbit/s */
+	struct mpcc_num power; /* mW */
+};
+
+/* Adds the subflow of rank k, and sets O_k. */
+MPCC_PURE int add_to_set(struct set_sum *sum nonnull, struct mpcc_scene *s nonnull, __u32 k)
 {
-	struct mpcc_num size = size_of_transfer(&s->demand);
-	struct mpcc_num rate = num_zero(), power = num_zero();
+	__u32 lane = MPCC_NO_LANE;
 
-	for (__u32 k = 1; k <= MPCC_MAX_SUBFLOWS; k++) {
-		__u32 lane = lane_of_rank(s, k);
-
-		if (lane == MPCC_NO_LANE)
-			return 0;
-		rate = num_add(rate, verdict_at(s, lane)->rate);
-		power = num_add(power, power_of(lane_at(s, lane), verdict_at(s, lane)->rate));
-		s->verdicts[k - 1].objective = objective_of(rate,
-							    num_mul(num_div(size, rate), power));
-	}
+	for_each_lane(i) lane = lane_of_rank(s, lane, i, k);
+	if (lane == MPCC_NO_LANE)
+		return 0;
+	sum->rate = num_add(sum->rate, verdict_at(s, lane)->rate);
+	sum->power = num_add(sum->power, power_of(lane_at(s, lane), verdict_at(s, lane)->rate));
+	verdict_at(s, k - 1)->objective =
+		objective_of(sum->rate, num_mul(num_div(sum->size, sum->rate), sum->power));
 	return 0;
 }
 
@@ -168,58 +175,95 @@ static __always_inline bool better(const struct mpcc_coupling *a, const struct m
 	return num_less(num_add(right, margin), left);
 }
 
+/* The better of two sizes of the set: k only if it is by so many percent. */
+MPCC_PURE __u32 better_size(struct mpcc_scene *s nonnull, __u32 k, __u32 than, __u32 percent)
+{
+	return better(&verdict_at(s, k - 1)->objective, &verdict_at(s, than - 1)->objective,
+		      percent) ?
+		       k :
+		       than;
+}
+
 /* k*, of count; the present k stays unless another is better by 5 %. */
-MPCC_PURE __u32 best_size(struct mpcc_scene *s nonnull, __u32 count, __u32 present)
+static __always_inline __u32 best_size(struct mpcc_scene *s, __u32 count, __u32 present)
 {
 	__u32 best = 1;
 
-	for (__u32 k = 2; k <= MPCC_MAX_SUBFLOWS; k++)
-		if (k <= count &&
-		    better(&s->verdicts[k - 1].objective, &verdict_at(s, best - 1)->objective, 0))
-			best = k;
-	if (present && present <= count &&
-	    !better(&verdict_at(s, best - 1)->objective, &verdict_at(s, present - 1)->objective, 5))
-		return present;
+	for (__u32 k = 2; k <= MPCC_MAX_SUBFLOWS; k++) {
+		if (k > count)
+			break;
+		best = better_size(s, k, best, 0);
+	}
+	if (present && present <= count)
+		return better_size(s, best, present, 5);
 	return best;
 }
 
-/* Whether it is time to choose: another subflow is alive, or the slowest one's RTT is over. */
+/* The subflows a choice is from, a bit for each, and the longest of their RTTs. */
+MPCC_PURE __u32 alive_bit(struct mpcc_scene *s nonnull, __u32 i)
+{
+	return verdict_at(s, i)->alive ? 1U << (i & (MPCC_MAX_SUBFLOWS - 1)) : 0;
+}
+
+MPCC_PURE __u32 slower_us8(struct mpcc_scene *s nonnull, __u32 i, __u32 slowest_us8)
+{
+	__u32 srtt_us8 = lane_at(s, i)->srtt_us8;
+
+	return verdict_at(s, i)->alive && srtt_us8 > slowest_us8 ? srtt_us8 : slowest_us8;
+}
+
+/* Whether it is time to choose: other subflows are alive, or the slowest one's RTT is over. */
 MPCC_PURE __u32 choice_is_due(struct mpcc_scene *s nonnull)
 {
-	__u32 alive = 0, slowest_us8 = 0, changed;
+	__u32 alive = 0, slowest_us8 = 0;
 
-	for (__u32 i = 0; i < MPCC_MAX_SUBFLOWS; i++) {
-		if (!s->verdicts[i].alive)
-			continue;
-		alive |= 1U << i;
-		if (s->lanes[i].srtt_us8 > slowest_us8)
-			slowest_us8 = s->lanes[i].srtt_us8;
+	for_each_lane(i)
+	{
+		alive |= alive_bit(s, i);
+		slowest_us8 = slower_us8(s, i, slowest_us8);
 	}
-	changed = alive != s->memory.alive;
-	s->memory.alive = alive;
-	if (changed)
+	if (alive != s->memory.alive) {
+		s->memory.alive = alive;
 		s->memory.k = 0;
-	return changed || s->demand.now_us - s->memory.chosen_us >= slowest_us8 >> 3;
+		return 1;
+	}
+	return !s->memory.k || s->demand.now_us - s->memory.chosen_us >= slowest_us8 >> 3;
+}
+
+/* Takes a subflow into the set, or out of it; 1 if that is a change. */
+MPCC_PURE __u32 allow_lane(struct mpcc_scene *s nonnull, __u32 i)
+{
+	const struct mpcc_verdict *v = verdict_at(s, i);
+	__u8 before = lane_at(s, i)->allowed;
+
+	lane_at(s, i)->allowed = v->rank && v->rank <= s->memory.k;
+	return lane_at(s, i)->allowed != before;
 }
 
 MPCC_PURE int choose_set(struct mpcc_scene *s nonnull)
 {
-	__u32 changed = 0, ranked;
+	struct rate_sum rates = {};
+	struct set_sum set = { .size = size_of_transfer(&s->demand) };
+	__u32 count = 0, changed = 0;
 
-	expect_rates(s);
-	ranked = rank_lanes(s);
-	set_objectives(s);
-	s->memory.k = best_size(s, ranked, s->memory.k);
-	for (__u32 i = 0; i < MPCC_MAX_SUBFLOWS; i++) {
-		const struct mpcc_verdict *v = &s->verdicts[i];
-		bool allowed = v->rank && v->rank <= s->memory.k;
-
-		changed |= s->lanes[i].allowed != allowed;
-		s->lanes[i].allowed = allowed;
-	}
+	for_each_lane(i) add_rate(&rates, s, i);
+	for_each_lane(i) expect_rate(s, &rates, i);
+	for_each_lane(i) count += rank_lane(s, i);
+	for (__u32 k = 1; k <= MPCC_MAX_SUBFLOWS; k++)
+		add_to_set(&set, s, k);
+	s->memory.k = best_size(s, count, s->memory.k);
+	for_each_lane(i) changed |= allow_lane(s, i);
 	s->memory.changes += changed;
 	s->memory.chosen_us = s->demand.now_us;
 	return 0;
+}
+
+/* The faster of subflow i and the best so far, of the set's that may send. */
+MPCC_PURE __u32 faster_allowed(struct mpcc_scene *s nonnull, __u32 best, __u32 i)
+{
+	if (!verdict_at(s, i)->usable || !lane_at(s, i)->allowed)
+		return best;
+	return best == MPCC_NO_LANE || lane_faster(lane_at(s, i), lane_at(s, best)) ? i : best;
 }
 
 MPCC_PURE int sched_rule(struct mpcc_scene *s nonnull)
@@ -228,10 +272,7 @@ MPCC_PURE int sched_rule(struct mpcc_scene *s nonnull)
 
 	if (choice_is_due(s))
 		choose_set(s);
-	for (__u32 i = 0; i < MPCC_MAX_SUBFLOWS; i++)
-		if (s->verdicts[i].usable && s->lanes[i].allowed &&
-		    (best == MPCC_NO_LANE || lane_faster(&s->lanes[i], lane_at(s, best))))
-			best = i;
+	for_each_lane(i) best = faster_allowed(s, best, i);
 	/* What is lost is sent again at any price. */
 	if (best == MPCC_NO_LANE && s->demand.reinject)
 		best = fastest_usable(s);

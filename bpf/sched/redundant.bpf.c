@@ -18,70 +18,77 @@
  */
 #include "mpcc/scene.h"
 
-/* The subflow that new data goes to. */
-MPCC_PURE __u32 choose_leader(struct mpcc_scene *s nonnull)
+/* Subflow i, if it is the leader so far and still may be; else what was found. */
+MPCC_PURE __u32 leader_of(struct mpcc_scene *s nonnull, __u32 found, __u32 i, __u32 fastest)
 {
-	__u32 fastest = fastest_alive(s);
+	const struct mpcc_lane *l = lane_at(s, i);
 
-	if (fastest == MPCC_NO_LANE)
-		return MPCC_NO_LANE;
-	for (__u32 i = 0; i < MPCC_MAX_SUBFLOWS; i++) {
-		const struct mpcc_lane *l = &s->lanes[i];
-
-		if (!s->verdicts[i].alive || l->subflow_id != s->memory.leader)
-			continue;
-		if (4ULL * lane_at(s, fastest)->srtt_us8 >= 3ULL * l->srtt_us8)
-			return i;
-	}
-	s->memory.leader = lane_at(s, fastest)->subflow_id;
-	return fastest;
+	if (!verdict_at(s, i)->alive || l->subflow_id != s->memory.leader)
+		return found;
+	return 4ULL * lane_at(s, fastest)->srtt_us8 >= 3ULL * l->srtt_us8 ? i : found;
 }
 
-/* Bytes that the windows of all but the leader take; 0 if it is alone. */
-MPCC_PURE __u64 room_beside(struct mpcc_scene *s nonnull, __u32 leader)
+/* The subflow that new data goes to; MPCC_NO_LANE when none is alive. */
+static __always_inline __u32 choose_leader(struct mpcc_scene *s)
 {
-	__u64 room = 0;
+	__u32 fastest = fastest_alive(s), leader = fastest;
 
-	for (__u32 i = 0; i < MPCC_MAX_SUBFLOWS; i++)
-		if (i != leader && s->verdicts[i].alive && !s->lanes[i].full)
-			room += lane_room(&s->lanes[i]);
-	return room;
+	for_each_lane(i) leader = leader_of(s, leader, i, fastest);
+	if (leader != MPCC_NO_LANE)
+		s->memory.leader = lane_at(s, leader)->subflow_id;
+	return leader;
 }
 
-/* Data may have died with a subflow: then all that can sends it again. */
-MPCC_PURE __u32 data_is_lost(struct mpcc_scene *s nonnull)
+/* Bytes that the window of a subflow takes, if it is not the leader. */
+MPCC_PURE __u64 room_beside(struct mpcc_scene *s nonnull, __u32 i, __u32 leader)
 {
-	for (__u32 i = 0; i < MPCC_MAX_SUBFLOWS; i++)
-		if (i < s->count && s->lanes[i].carried && !s->verdicts[i].alive)
-			return 1;
-	return 0;
+	const struct mpcc_lane *l = lane_at(s, i);
+
+	return i != leader && verdict_at(s, i)->alive && !l->full ? lane_room(l) : 0;
+}
+
+/* 1 if data may have died with a subflow: then all that can send it again. */
+MPCC_PURE __u32 has_died(struct mpcc_scene *s nonnull, __u32 i)
+{
+	return i < s->count && lane_at(s, i)->carried && !verdict_at(s, i)->alive;
+}
+
+MPCC_PURE __u32 copy_on(struct mpcc_scene *s nonnull, __u32 i)
+{
+	const struct mpcc_lane *l = lane_at(s, i);
+	struct mpcc_verdict *v = verdict_at(s, i);
+
+	v->usable = v->alive && !l->full && lane_room(l);
+	v->send = v->usable;
+	return v->send;
 }
 
 MPCC_PURE int sched_rule(struct mpcc_scene *s nonnull)
 {
-	__u32 leader = choose_leader(s);
-	__u64 room = room_beside(s, leader);
-	bool lost = data_is_lost(s);
+	__u32 leader = choose_leader(s), died = 0;
+	__u64 room = 0;
 
+	for_each_lane(i)
+	{
+		room += room_beside(s, i, leader);
+		died |= has_died(s, i);
+	}
 	if (!s->demand.reinject && (!s->demand.copying || !room)) {
 		send_on(s, leader);
 		return 0;
 	}
-	if (s->demand.reinject && !lost) {
+	if (s->demand.reinject && !died) {
 		if (s->demand.copied)
 			return 0;
 		s->resend = room && s->demand.outstanding <= room;
 		if (s->resend)
 			return 0;
 	}
-	for (__u32 i = 0; i < MPCC_MAX_SUBFLOWS; i++) {
-		struct mpcc_verdict *v = &s->verdicts[i];
-
-		v->usable = v->alive && !s->lanes[i].full && lane_room(&s->lanes[i]);
-		if (!v->usable || (i == leader && !lost))
+	for_each_lane(i)
+	{
+		if (i == leader && !died)
 			continue;
-		v->send = 1;
-		if (!s->demand.reinject)
+		if (copy_on(s, i) && !s->demand.reinject)
 			return 0;
 	}
 	return 0;

@@ -28,22 +28,25 @@ static __always_inline bool quota_left(const struct mpcc_lane *l)
 	return l->served < (__u64)num_segments * l->mss;
 }
 
-/* The subflow whose turn it is in this round; MPCC_NO_LANE when the round is over. */
-MPCC_PURE __u32 next_in_round(struct mpcc_scene *s nonnull)
+/* Of subflow i and the one found so far, whose turn it is in this round. */
+MPCC_PURE __u32 turn_of(struct mpcc_scene *s nonnull, __u32 found, __u32 i)
 {
-	__u32 next = MPCC_NO_LANE;
+	const struct mpcc_lane *l = lane_at(s, i);
 
-	for (__u32 i = 0; i < MPCC_MAX_SUBFLOWS; i++) {
-		const struct mpcc_lane *l = &s->lanes[i];
+	if (!takes_part(verdict_at(s, i)) || !quota_left(l))
+		return found;
+	if (found == MPCC_NO_LANE || (l->served && !lane_at(s, found)->served))
+		return i;
+	return found;
+}
 
-		if (i >= s->count || !takes_part(&s->verdicts[i]) || !quota_left(l))
-			continue;
-		if (l->served)
-			return i;
-		if (next == MPCC_NO_LANE)
-			next = i;
-	}
-	return next;
+/* MPCC_NO_LANE when the round is over. */
+static __always_inline __u32 next_in_round(struct mpcc_scene *s)
+{
+	__u32 found = MPCC_NO_LANE;
+
+	for_each_lane(i) found = turn_of(s, found, i);
+	return found;
 }
 
 MPCC_PURE int sched_rule(struct mpcc_scene *s nonnull)
@@ -51,9 +54,7 @@ MPCC_PURE int sched_rule(struct mpcc_scene *s nonnull)
 	__u32 next = next_in_round(s);
 
 	if (next == MPCC_NO_LANE) {
-		for (__u32 i = 0; i < MPCC_MAX_SUBFLOWS; i++)
-			if (takes_part(&s->verdicts[i]))
-				s->lanes[i].served = 0;
+		for_each_lane(i) s->lanes[i].served = 0;
 		next = next_in_round(s);
 	}
 	send_on(s, next);

@@ -120,7 +120,6 @@ static __always_inline bool lane_alive(const struct mpcc_lane *l)
 	return !(l->closing | l->stale | l->timed_out);
 }
 
-/* A lane comes before another of the same or a longer RTT. */
 static __always_inline bool lane_faster(const struct mpcc_lane *a, const struct mpcc_lane *b)
 {
 	return a->srtt_us8 < b->srtt_us8;
@@ -136,27 +135,39 @@ static __always_inline struct mpcc_verdict *verdict_at(struct mpcc_scene *s, __u
 	return &s->verdicts[i & (MPCC_MAX_SUBFLOWS - 1)];
 }
 
+/*
+ * What is done for each subflow is a function of its own, from here on: the verifier checks it once, for
+ * any i, and need not follow what it makes of one subflow together with what it makes of the next.
+ */
+#define for_each_lane(i) for (__u32 i = 0; i < MPCC_MAX_SUBFLOWS; i++)
+
+/* The faster of subflow i and the best so far, of those that are usable or at least alive. */
+MPCC_PURE __u32 faster_of(struct mpcc_scene *s nonnull, __u32 best, __u32 i, __u32 usable)
+{
+	const struct mpcc_verdict *v = verdict_at(s, i);
+
+	if (!(usable ? v->usable : v->alive))
+		return best;
+	if (best == MPCC_NO_LANE || lane_faster(lane_at(s, i), lane_at(s, best)))
+		return i;
+	return best;
+}
+
 /* The alive subflow with the lowest RTT, with or without room; MPCC_NO_LANE if there is none. */
-MPCC_PURE __u32 fastest_alive(struct mpcc_scene *s nonnull)
+static __always_inline __u32 fastest_alive(struct mpcc_scene *s)
 {
 	__u32 best = MPCC_NO_LANE;
 
-	for (__u32 i = 0; i < MPCC_MAX_SUBFLOWS; i++)
-		if (i < s->count && s->verdicts[i].alive &&
-		    (best == MPCC_NO_LANE || lane_faster(&s->lanes[i], lane_at(s, best))))
-			best = i;
+	for_each_lane(i) best = faster_of(s, best, i, false);
 	return best;
 }
 
 /* The usable subflow with the lowest RTT; MPCC_NO_LANE if there is none. */
-MPCC_PURE __u32 fastest_usable(struct mpcc_scene *s nonnull)
+static __always_inline __u32 fastest_usable(struct mpcc_scene *s)
 {
 	__u32 best = MPCC_NO_LANE;
 
-	for (__u32 i = 0; i < MPCC_MAX_SUBFLOWS; i++)
-		if (i < s->count && s->verdicts[i].usable &&
-		    (best == MPCC_NO_LANE || lane_faster(&s->lanes[i], lane_at(s, best))))
-			best = i;
+	for_each_lane(i) best = faster_of(s, best, i, true);
 	return best;
 }
 
@@ -166,84 +177,100 @@ static __always_inline void send_on(struct mpcc_scene *s, __u32 lane)
 		verdict_at(s, lane)->send = 1;
 }
 
-/* Who is alive, of the others or, if none is, of the backups. */
-static __always_inline void mark_alive(struct mpcc_scene *s)
+/* 1 for an alive subflow that is no backup. */
+MPCC_PURE __u32 is_first_choice(struct mpcc_scene *s nonnull, __u32 i)
 {
-	bool backups = true;
-
-	for (__u32 i = 0; i < MPCC_MAX_SUBFLOWS; i++)
-		if (i < s->count && lane_alive(&s->lanes[i]) && !s->lanes[i].backup)
-			backups = false;
-	for (__u32 i = 0; i < MPCC_MAX_SUBFLOWS; i++)
-		s->verdicts[i].alive = i < s->count && lane_alive(&s->lanes[i]) &&
-				       !!s->lanes[i].backup == backups;
+	return i < s->count && lane_alive(lane_at(s, i)) && !lane_at(s, i)->backup;
 }
 
-/* Who may send. Of a retransmission's subflows one alone that carried the data leaves it to TCP. */
-static __always_inline void mark_usable(struct mpcc_scene *s)
+/* Bits of what mark_lane() tells of a subflow. */
+enum { LANE_CARRIED = 1, LANE_IDLE = 2 };
+
+MPCC_PURE __u32 mark_lane(struct mpcc_scene *s nonnull, __u32 i, __u32 backups)
 {
-	__u32 carried = 0, idle = 0;
+	struct mpcc_verdict *v = verdict_at(s, i);
+	struct mpcc_lane *l = lane_at(s, i);
 
-	for (__u32 i = 0; i < MPCC_MAX_SUBFLOWS; i++) {
-		struct mpcc_lane *l = &s->lanes[i];
-		struct mpcc_verdict *v = &s->verdicts[i];
-
-		v->usable = v->alive && !l->full && lane_room(l);
-		carried += i < s->count && l->carried;
-		idle += v->usable && !l->carried;
-	}
-	if (!s->demand.reinject)
-		return;
-	for (__u32 i = 0; i < MPCC_MAX_SUBFLOWS; i++)
-		if (s->lanes[i].carried && (idle || carried < 2))
-			s->verdicts[i].usable = 0;
+	if (i >= s->count)
+		return 0;
+	v->alive = lane_alive(l) && !!l->backup == backups;
+	v->usable = v->alive && !l->full && lane_room(l);
+	if (l->carried)
+		return LANE_CARRIED;
+	return v->usable ? LANE_IDLE : 0;
 }
 
-MPCC_PURE int sched_mark(struct mpcc_scene *s nonnull)
+/* A retransmission is not for a subflow that carried the data, if others can do it. */
+MPCC_PURE int spare_lane(struct mpcc_scene *s nonnull, __u32 i)
 {
+	if (lane_at(s, i)->carried)
+		verdict_at(s, i)->usable = 0;
+	return 0;
+}
+
+/* Who may send. Of a connection's only busy subflow TCP takes care itself. */
+static __always_inline void sched_mark(struct mpcc_scene *s)
+{
+	__u32 first_choices = 0, carried = 0, idle = 0;
+
 	s->resend = 0;
 	s->waits = 0;
 	__builtin_memset(s->verdicts, 0, sizeof(s->verdicts));
-	mark_alive(s);
-	mark_usable(s);
-	return 0;
+	for_each_lane(i) first_choices += is_first_choice(s, i);
+	for_each_lane(i)
+	{
+		__u32 bits = mark_lane(s, i, !first_choices);
+
+		carried += bits & LANE_CARRIED;
+		idle += bits & LANE_IDLE;
+	}
+	if (!s->demand.reinject || (!idle && carried > 1))
+		return;
+	for_each_lane(i) spare_lane(s, i);
+}
+
+/* Bits of what check_lane() tells of a subflow. */
+enum { LANE_SENDS = 1, LANE_HAS_ROOM = 2, LANE_ACKS_COME = 4 };
+
+MPCC_PURE __u32 check_lane(struct mpcc_scene *s nonnull, __u32 i)
+{
+	const struct mpcc_lane *l = lane_at(s, i);
+	struct mpcc_verdict *v = verdict_at(s, i);
+
+	if (!v->usable)
+		v->send = 0;
+	if (v->send)
+		return LANE_SENDS | LANE_HAS_ROOM;
+	if (v->usable)
+		return LANE_HAS_ROOM;
+	return v->alive && !lane_room(l) && (l->in_flight || l->queued) ? LANE_ACKS_COME : 0;
 }
 
 /* Grants a wait, or ends it; see above. */
-MPCC_PURE int sched_guard(struct mpcc_scene *s nonnull)
+static __always_inline void sched_guard(struct mpcc_scene *s)
 {
-	bool sends = false, room = false, in_flight = false;
+	__u32 bits = 0;
 
-	for (__u32 i = 0; i < MPCC_MAX_SUBFLOWS; i++) {
-		const struct mpcc_lane *l = &s->lanes[i];
-		struct mpcc_verdict *v = &s->verdicts[i];
-
-		if (!v->usable)
-			v->send = 0;
-		sends |= v->send;
-		room |= v->usable;
-		in_flight |= v->alive && !lane_room(l) && (l->in_flight || l->queued);
-	}
-	if (sends || !room || s->resend)
-		return 0;
-	if (!s->demand.reinject && !(s->demand.outstanding && in_flight)) {
+	for_each_lane(i) bits |= check_lane(s, i);
+	if (bits & LANE_SENDS || !(bits & LANE_HAS_ROOM) || s->resend)
+		return;
+	if (!s->demand.reinject && !(s->demand.outstanding && bits & LANE_ACKS_COME)) {
 		send_on(s, fastest_usable(s));
-		return 0;
+		return;
 	}
 	s->waits = 1;
-	for (__u32 i = 0; i < MPCC_MAX_SUBFLOWS; i++)
-		s->verdicts[i].refused = s->verdicts[i].usable;
-	return 0;
+	for_each_lane(i) s->verdicts[i].refused = s->verdicts[i].usable;
 }
 
 int sched_rule(struct mpcc_scene *s nonnull);
 
 /* The whole decision. */
-static __always_inline void sched_decide(struct mpcc_scene *s)
+MPCC_PURE int sched_decide(struct mpcc_scene *s nonnull)
 {
 	sched_mark(s);
 	sched_rule(s);
 	sched_guard(s);
+	return 0;
 }
 
 #endif
