@@ -204,7 +204,7 @@ func (g *group) others(at result.Point, over string) []result.Point {
 func (g *group) seriesName(source int, several bool, of string, rest result.Point) string {
 	var parts []string
 	for _, axis := range g.axes {
-		if v, ok := rest[axis.Name]; ok {
+		if v, ok := rest[axis.Name]; ok && len(axis.Values) > 1 {
 			if _, err := strconv.ParseFloat(v, 64); err == nil {
 				v = axis.Name + " " + v
 			}

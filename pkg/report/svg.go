@@ -4,8 +4,8 @@ package report
 
 import (
 	"bytes"
-	"encoding/xml"
 	"fmt"
+	"html"
 	"image/color"
 	"math"
 	"slices"
@@ -133,12 +133,10 @@ func (p *Plot) finish(svg, style string) ([]byte, error) {
 	}
 	body = strings.ReplaceAll(body, "font-family:Liberation Sans", "font-family:Liberation Sans,Arial,Helvetica,sans-serif")
 	var out bytes.Buffer
-	fmt.Fprintf(&out, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%[1]d\" height=\"%[2]d\" viewBox=\"0 0 %[1]d %[2]d\" role=\"img\">\n<title>",
-		plotWidth, plotHeight)
-	xml.EscapeText(&out, []byte(p.Title))
-	out.WriteString("</title>\n<desc>")
-	xml.EscapeText(&out, []byte(p.Describe()))
-	out.WriteString("</desc>\n" + style + strings.TrimLeft(body, "\n"))
+	fmt.Fprintf(&out, `<svg xmlns="http://www.w3.org/2000/svg" width="%[1]d" height="%[2]d" viewBox="0 0 %[1]d %[2]d" role="img">
+<title>%[3]s</title>
+<desc>%[4]s</desc>
+%[5]s%[6]s`, plotWidth, plotHeight, html.EscapeString(p.Title), html.EscapeString(p.Describe()), style, strings.TrimLeft(body, "\n"))
 	return out.Bytes(), nil
 }
 
@@ -216,7 +214,7 @@ func (p *Plot) nameTicks(drawing *plot.Plot) {
 	drawing.X.Tick.Marker = ticks
 	if longest > .8*plotWidth/vg.Length(len(p.Names)) {
 		drawing.X.Tick.Label.Rotation = math.Pi / 6
-		drawing.X.Tick.Label.XAlign, drawing.X.Tick.Label.YAlign = draw.XRight, draw.YCenter
+		drawing.X.Tick.Label.XAlign, drawing.X.Tick.Label.YAlign = draw.XRight, draw.YTop
 	}
 }
 
@@ -325,7 +323,8 @@ func (m *mark) glyph() draw.GlyphStyle {
 	g := draw.GlyphStyle{Color: m.color(), Radius: 3.5}
 	switch m.Kind {
 	case "":
-		g.Shape = solid[max(m.Hue, 0)%len(solid)]
+		i := max(m.Hue, 0)
+		g.Shape = solid[(i+i/len(hues))%len(solid)] // another one when hues come again
 	case result.Published:
 		g.Shape = draw.RingGlyph{}
 	case result.Theory:
@@ -460,9 +459,12 @@ func (m *mark) box(c draw.Canvas, x, half vg.Length, b *Boxed, toY func(float64)
 
 func (m *mark) interval(c draw.Canvas, x, low, high vg.Length) {
 	style := draw.LineStyle{Color: ink.color(), Width: 1.1}
-	const cap = 3
+	if m.kind == result.Lines {
+		style.Color = m.color()
+	}
+	const wing = 3
 	c.StrokeLines(style, []vg.Point{{X: x, Y: low}, {X: x, Y: high}},
-		[]vg.Point{{X: x - cap, Y: low}, {X: x + cap, Y: low}}, []vg.Point{{X: x - cap, Y: high}, {X: x + cap, Y: high}})
+		[]vg.Point{{X: x - wing, Y: low}, {X: x + wing, Y: low}}, []vg.Point{{X: x - wing, Y: high}, {X: x + wing, Y: high}})
 }
 
 func (m *mark) thumbnail(c draw.Canvas) {
