@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -86,7 +87,7 @@ func Probe(k catalog.Kind) []Feature {
 		found = append(found, got)
 	}
 	if k == catalog.Sched {
-		found = append(found, probeSchedType())
+		found = append(found, probeSchedType(!slices.ContainsFunc(found, func(f Feature) bool { return !f.Present })))
 	}
 	// Only the machine's own network namespace shows the setting.
 	jit := Feature{Name: "BPF JIT", Present: true}
@@ -96,14 +97,17 @@ func Probe(k catalog.Kind) []Feature {
 	return append(found, jit)
 }
 
-func probeSchedType() Feature {
+// probeSchedType tells where the type is from, or how to get it on a kernel that is fit for mpcc's module.
+func probeSchedType(fit bool) Feature {
 	f := Feature{Name: "BPF packet schedulers"}
 	if hasNativeScheds() {
 		f.Present, f.Origin = true, "the kernel's own"
 	} else if spec, err := btf.LoadKernelModuleSpec(schedModule); err == nil && hasStruct(moduleSchedType)(spec) {
 		f.Present, f.Origin = true, "mpcc's kernel module"
-	} else {
+	} else if fit {
 		f.Mend = "mpcc sched install gives it a kernel module that has them"
+	} else {
+		f.Mend = "mpcc's kernel module has them, for kernels that have the rest"
 	}
 	return f
 }
