@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command mpcc brings Multipath TCP's congestion controls to the running kernel. Here are flags, words
-// and exit codes; what they do is in loader and pkg.
+// Command mpcc brings Multipath TCP's congestion controls and packet schedulers to the running kernel. Here
+// are flags, words and exit codes; what they do is in loader and pkg.
 package main
 
 import (
@@ -67,9 +67,9 @@ func exitCode(err error) int {
 func newRootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "mpcc",
-		Short: "Multipath TCP congestion controls for the kernel you run",
-		Long: `mpcc attaches Multipath TCP's congestion controls to the running kernel as BPF
-programs, shows what each subflow does, and takes them away again.
+		Short: "Multipath TCP congestion controls and packet schedulers for the kernel you run",
+		Long: `mpcc attaches Multipath TCP's congestion controls and packet schedulers to the running
+kernel as BPF programs, shows what each subflow does, and takes them away again.
 
 Exit codes: 0 done, 1 error, 2 usage, 3 not loaded, 4 this kernel can't.`,
 		SilenceErrors: true,
@@ -82,7 +82,7 @@ Exit codes: 0 done, 1 error, 2 usage, 3 not loaded, 4 this kernel can't.`,
 	root.AddCommand(
 		newListCommand(), newDoctorCommand(),
 		newLoadCommand(), newSwitchCommand(), newUnloadCommand(),
-		newStatusCommand(), newEvalCommand(), newReportCommand(),
+		newStatusCommand(), newEvalCommand(), newRunCommand(), newReportCommand(),
 		newEnergyCommand(), newSteerCommand(), newExporterCommand(),
 		newVersionCommand(), newManCommand(),
 	)

@@ -144,3 +144,18 @@ func addrPort(sa *[128]byte) netip.AddrPort {
 	}
 	return netip.AddrPortFrom(netip.AddrFrom4([4]byte(sa[4:8])), port)
 }
+
+// ReadTCPInfo reads a connection that is plain TCP, or has fallen back to it.
+func ReadTCPInfo(conn *net.TCPConn) (info unix.TCPInfo, err error) {
+	err = withSocket(conn, func(fd int) error {
+		got, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
+		if err == nil {
+			info = *got
+		}
+		return err
+	})
+	if err != nil {
+		return info, fmt.Errorf("mptcp: read TCP info: %w", err)
+	}
+	return info, nil
+}

@@ -43,6 +43,7 @@ func (f *Flow) move(ctx context.Context, conn *net.TCPConn, bytes uint64) error 
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
 	defer conn.Close()
+	defer f.watch()
 	if !f.config.Upload {
 		return f.receive(conn, bytes)
 	}

@@ -44,6 +44,10 @@ type Config struct {
 
 	Pattern Pattern
 	Seed    uint64 // of the pattern's random times
+
+	// Watch, if there is one, is called when a connection is there and before it
+	// is closed, both ends still open.
+	Watch func(*Flow)
 }
 
 func (c Config) options() mptcp.Options {
@@ -252,8 +256,10 @@ func (s *Server) serve(conn *net.TCPConn) {
 	f.mu.Unlock()
 	if f.config.Upload {
 		_ = f.receive(conn, hello.Bytes)
-	} else {
-		_ = send(conn, hello.Bytes, f.pace())
+		return
+	}
+	if err := send(conn, hello.Bytes, f.pace()); err == nil {
+		_, _ = conn.Read(make([]byte, 1)) // until the client has all and closes
 	}
 }
 
@@ -319,7 +325,14 @@ func (f *Flow) dial(ctx context.Context, bytes uint64) (conn *net.TCPConn, err e
 	f.mu.Lock()
 	f.client = conn
 	f.mu.Unlock()
+	f.watch()
 	return conn, nil
+}
+
+func (f *Flow) watch() {
+	if f.config.Watch != nil {
+		f.config.Watch(f)
+	}
 }
 
 // content is what is sent: the network does not look at it.

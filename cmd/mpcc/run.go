@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"text/tabwriter"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/mpcc/mpcc/pkg/report"
+	"github.com/mpcc/mpcc/pkg/scenario"
+	"github.com/mpcc/mpcc/pkg/scenario/result"
+	experiment "github.com/mpcc/mpcc/pkg/scenario/run"
+)
+
+func newRunCommand() *cobra.Command {
+	var r runner
+	var list, clean bool
+	c := &cobra.Command{
+		Use:   "run NAME|FILE",
+		Short: "Run a published experiment, or one of your own",
+		Long: `run builds the network of a scenario in namespaces, measures that it is what was asked
+for, lets its users send, and shows what came out beside what the paper says. Everything
+is removed afterwards; the results stay in a folder, with a report as HTML.
+
+NAME is one of --list; FILE has a / in its name or ends with .yaml, and is written as
+docs/scenarios.md says. Most scenarios need a kernel with netem and RED: --vm runs them
+in a virtual machine with a stock Debian kernel.`,
+		Example: "  mpcc run scenario-c --cc lia,olia\n  mpcc run --quick --vm wlan-3g\n  mpcc run ./own.yaml --set n=5,10 --repeats 3",
+		Args: func(_ *cobra.Command, names []string) error {
+			if (list || clean) == (len(names) == 1) || len(names) > 1 {
+				return usageError("name one scenario, or say --list or --clean")
+			}
+			return nil
+		},
+		ValidArgsFunction: completeScenarios,
+		RunE: func(c *cobra.Command, names []string) error {
+			switch {
+			case list:
+				return listScenarios(c.OutOrStdout())
+			case clean:
+				return cleanRuns(c.OutOrStdout())
+			}
+			r.name = names[0]
+			ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+			defer stop()
+			return r.run(ctx, c)
+		},
+	}
+	c.Flags().StringSliceVar(&r.cc, "cc", nil, "congestion controls, in place of the scenario's")
+	c.Flags().StringSliceVar(&r.scheduler, "sched", nil, "packet schedulers, in place of the scenario's")
+	c.Flags().StringArrayVar(&r.set, "set", nil, "other values for a variable of the sweep, name=value,value")
+	c.Flags().IntVar(&r.options.Repeats, "repeats", 0, "how often each point is run, in place of the scenario's")
+	c.Flags().Uint64Var(&r.options.Seed, "seed", 0, "where the random numbers come from, in place of the scenario's")
+	c.Flags().BoolVar(&r.options.Quick, "quick", false, "the short form: for a look, not for a figure")
+	c.Flags().StringVarP(&r.out, "out", "o", "", "the `folder` of the results, which must not hold any yet")
+	c.Flags().BoolVar(&list, "list", false, "list the scenarios that mpcc brings")
+	c.Flags().BoolVar(&clean, "clean", false, "remove what killed runs have left")
+	return c
+}
+
+// runner is one call of mpcc run.
+type runner struct {
+	name          string
+	cc, scheduler []string
+	set           []string
+	out           string
+	options       experiment.Options
+}
+
+func (r *runner) run(ctx context.Context, c *cobra.Command) error {
+	file, err := r.scenario()
+	if err != nil {
+		return err
+	}
+	if r.out == "" {
+		r.out = fmt.Sprintf("mpcc-%s-%s", file.Name, time.Now().Format("20060102-150405"))
+	}
+	folder, err := result.Create(r.out)
+	if err != nil {
+		return err
+	}
+	r.options.Tool = version
+	tell, done := showProgress(string(file.Name))
+	r.options.Progress = tell
+	_, err = experiment.All(ctx, file, folder, r.options)
+	done()
+	if err != nil {
+		return err
+	}
+	shown, err := report.Load(r.out)
+	if err != nil {
+		return err
+	}
+	if err := shown.Save(r.out); err != nil {
+		return err
+	}
+	if err := shown.Text(c.OutOrStdout()); err != nil {
+		return err
+	}
+	fmt.Fprintf(c.OutOrStdout(), "\nresults in %s\n", r.out)
+	return nil
+}
+
+// scenario is the file, with what the command line changes.
+func (r *runner) scenario() (*scenario.File, error) {
+	file, err := scenario.Load(r.name)
+	if err != nil {
+		return nil, usageErr{err}
+	}
+	changes := r.set
+	for name, values := range map[string][]string{"cc": r.cc, "scheduler": r.scheduler} {
+		if len(values) > 0 {
+			changes = append(changes, name+"="+strings.Join(values, ","))
+		}
+	}
+	for _, change := range changes {
+		name, values, ok := strings.Cut(change, "=")
+		if !ok || values == "" {
+			return nil, usageError("--set %s: say name=value,value", change)
+		}
+		if file, err = file.Set(name, strings.Split(values, ",")...); err != nil {
+			return nil, usageErr{err}
+		}
+	}
+	return file, nil
+}
+
+func completeScenarios(_ *cobra.Command, given []string, prefix string) ([]string, cobra.ShellCompDirective) {
+	if len(given) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	names := slices.DeleteFunc(scenario.Names(), func(n string) bool { return !strings.HasPrefix(n, prefix) })
+	return names, cobra.ShellCompDirectiveDefault // or a file
+}
+
+func listScenarios(w io.Writer) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, name := range scenario.Names() {
+		file, err := scenario.Load(name)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\n", name, file.Title, file.Source)
+	}
+	return t.Flush()
+}
+
+func cleanRuns(w io.Writer) error {
+	removed, err := experiment.Clean()
+	for _, name := range removed {
+		fmt.Fprintf(w, "removed namespace %s\n", name)
+	}
+	return err
+}
+
+// showProgress shows how far the runs are, on a terminal.
+func showProgress(name string) (tell func(experiment.Progress), done func()) {
+	if !term.IsTerminal(int(os.Stderr.Fd())) {
+		return nil, func() {}
+	}
+	bar := progressbar.NewOptions(1, progressbar.OptionSetWriter(os.Stderr), progressbar.OptionSetWidth(30),
+		progressbar.OptionSetPredictTime(true), progressbar.OptionClearOnFinish(), progressbar.OptionFullWidth())
+	tell = func(p experiment.Progress) {
+		bar.ChangeMax(max(1, int(p.All.Seconds())))
+		bar.Describe(fmt.Sprintf("%s %d/%d %s", name, p.Run+1, p.Runs, p.Doing))
+		_ = bar.Set(min(int(p.Done.Seconds()), int(p.All.Seconds())-1))
+	}
+	return tell, func() { _ = bar.Clear() }
+}

@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package run
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"github.com/mpcc/mpcc/bpf/obj"
+	"github.com/mpcc/mpcc/loader"
+	"github.com/mpcc/mpcc/pkg/energy"
+	"github.com/mpcc/mpcc/pkg/netlab"
+	"github.com/mpcc/mpcc/pkg/scenario"
+)
+
+// network is a scenario's network as a lab.
+type network struct {
+	lab        *netlab.Lab
+	hosts      map[scenario.Name]*netlab.Host
+	links      map[scenario.LinkName]*netlab.Link
+	shapes     map[scenario.LinkName]*[2]scenario.Shape // as they are now, there and back
+	directions []*direction
+	// what each host's addresses belong to, in the order of its links
+	interfaces map[scenario.Name][]address
+	prices     []obj.MapsMpccEnergyKey // energy profiles that were set
+	warnings   []string
+}
+
+// address is one interface of a host.
+type address struct {
+	iface
+	link  *netlab.Link
+	addrs []netip.Addr
+}
+
+// build makes the network; close it also after an error.
+func (n *network) build(plan *scenario.Network) error {
+	err := n.lab.Together(func() error {
+		for _, r := range plan.Routers {
+			h, err := n.lab.Router(string(r))
+			if err != nil {
+				return err
+			}
+			n.hosts[r] = h
+		}
+		for _, p := range plan.Hosts {
+			add := n.lab.Host
+			if p.Forwards {
+				add = n.lab.Relay
+			}
+			h, err := add(string(p.Name))
+			if err != nil {
+				return err
+			}
+			n.hosts[p.Name] = h
+		}
+		for i := range plan.Links {
+			if err := n.link(&plan.Links[i]); err != nil {
+				return err
+			}
+		}
+		for i := range plan.Hosts {
+			if err := n.addresses(&plan.Hosts[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if missing := n.lab.Missing(); len(missing) > 0 {
+		return fmt.Errorf("%w: %s; mpcc run --vm runs it on a kernel that has it", loader.ErrUnsupported, missing[0])
+	}
+	if err := n.lab.Route(); err != nil {
+		return err
+	}
+	connects := map[scenario.Name]bool{}
+	for _, c := range plan.Classes {
+		if c.Transport != scenario.OverMPTCP {
+			continue
+		}
+		for _, m := range c.Members {
+			connects[m.From] = true
+			connects[m.To] = connects[m.To]
+		}
+	}
+	for i := range plan.Hosts {
+		h := &plan.Hosts[i]
+		first, ok := connects[h.Name]
+		if !ok {
+			continue // nobody speaks MPTCP there
+		}
+		if err := n.endpoints(h, first); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (n *network) link(l *scenario.Link) error {
+	a, b := n.hosts[l.Between[0]], n.hosts[l.Between[1]]
+	back := l.Shape
+	if l.Back != nil {
+		back = *l.Back
+	}
+	o := netlab.LinkOpts{Name: l.Interface, AtoB: shape(l.Shape), BtoA: shape(back)}
+	k, err := n.lab.Link(a, b, o)
+	if err != nil {
+		return err
+	}
+	n.links[l.Name], n.shapes[l.Name] = k, &[2]scenario.Shape{l.Shape, back}
+	for _, d := range []*direction{
+		{name: string(l.Name), link: k, dir: netlab.AtoB, from: a, to: b, shape: o.AtoB},
+		{name: string(l.Name) + "-back", link: k, dir: netlab.BtoA, from: b, to: a, shape: o.BtoA},
+	} {
+		if d.shaped() {
+			n.directions = append(n.directions, d)
+		}
+	}
+	for i, name := range l.Between {
+		h := n.hosts[name]
+		at := address{iface: iface{name: l.Interface}, link: k, addrs: []netip.Addr{k.Addr(h)}}
+		if l.Energy != "" {
+			p, err := energy.Find(energy.Builtin(), l.Energy)
+			if err != nil {
+				return fmt.Errorf("link %s: %w", l.Name, err)
+			}
+			at.profile = &p
+		}
+		n.interfaces[l.Between[i]] = append(n.interfaces[l.Between[i]], at)
+	}
+	return nil
+}
+
+// shape is what netlab calls it.
+func shape(s scenario.Shape) netlab.Shape {
+	to := netlab.Shape{
+		Rate:       uint64(s.Rate),
+		Delay:      s.Delay.Std(),
+		Jitter:     s.Jitter.Std(),
+		Loss:       float64(s.Loss),
+		Queue:      s.Queue.Packets,
+		QueueBytes: int(s.Queue.Bytes),
+	}
+	if s.Queue.RED != nil {
+		r := s.Queue.RED.For(s.Rate)
+		to.RED = &netlab.RED{Min: whole(r.Min), Max: whole(r.Max), Prob: r.Probability, End: whole(r.End), ECN: r.ECN}
+		to.RED.Max = max(to.RED.Max, to.RED.Min+1)
+	}
+	return to
+}
+
+// whole packets; 0 stays 0.
+func whole(packets float64) int {
+	if packets == 0 {
+		return 0
+	}
+	return max(1, int(packets+0.5))
+}
+
+// addresses adds the further addresses that a host's endpoints name.
+func (n *network) addresses(h *scenario.Host) error {
+	for _, e := range h.MPTCP.Endpoints {
+		at, err := n.interfaceOf(h.Name, e.Link)
+		if err != nil {
+			return err
+		}
+		if e.Addresses > len(at.addrs) {
+			more, err := at.link.AddAddrs(n.hosts[h.Name], e.Addresses-len(at.addrs))
+			if err != nil {
+				return err
+			}
+			at.addrs = append(at.addrs, more...)
+		}
+	}
+	return nil
+}
+
+func (n *network) interfaceOf(host, link scenario.Name) (*address, error) {
+	all := n.interfaces[host]
+	if link == "" && len(all) > 0 {
+		return &all[0], nil
+	}
+	for i := range all {
+		if all[i].name == string(link) {
+			return &all[i], nil
+		}
+	}
+	return nil, fmt.Errorf("host %s has no link %s", host, link)
+}
+
+// endpoints sets up a host's path manager. One that only accepts connections
+// opens no subflows: it would try to reach its client's own port.
+func (n *network) endpoints(h *scenario.Host, connects bool) error {
+	var endpoints []netlab.MPTCPEndpoint
+	for _, e := range h.MPTCP.Endpoints {
+		at, err := n.interfaceOf(h.Name, e.Link)
+		if err != nil {
+			return err
+		}
+		for _, addr := range at.addrs[:e.Addresses] {
+			endpoint := netlab.MPTCPEndpoint{Addr: addr}
+			for _, flag := range e.Flags {
+				switch flag {
+				case "subflow":
+					endpoint.Subflow = connects
+				case "signal":
+					endpoint.Signal = true
+				case "backup":
+					endpoint.Backup = true
+				case "fullmesh":
+					endpoint.Fullmesh = true
+				}
+			}
+			if endpoint.Subflow || endpoint.Signal {
+				endpoints = append(endpoints, endpoint)
+			}
+		}
+	}
+	limits := netlab.MPTCPLimits{Subflows: h.MPTCP.Subflows, AddAddrAccepted: h.MPTCP.AddAddrAccepted}
+	return n.hosts[h.Name].MPTCP(limits, endpoints...)
+}
+
+// price gives the algorithms the energy profiles of a host's interfaces.
+func (n *network) price(host scenario.Name) error {
+	h := n.hosts[host]
+	for _, at := range n.interfaces[host] {
+		if at.profile == nil {
+			continue
+		}
+		ns, err := loader.NamedNetns(h.Namespace())
+		if err != nil {
+			return err
+		}
+		key := obj.MapsMpccEnergyKey{Netns: uint32(ns.Inode), Ifindex: uint32(at.link.Index(h))}
+		p := at.profile
+		var unknown []string
+		micro := func(milli *float64, what string) uint32 {
+			if milli == nil {
+				unknown = append(unknown, what)
+				return 0
+			}
+			return uint32(*milli*1000 + 0.5)
+		}
+		profile := obj.MapsMpccEnergyProfile{
+			UpUwPerMbps:   micro(p.Uplink, "uplink"),
+			DownUwPerMbps: micro(p.Downlink, "downlink"),
+			BaseUw:        micro(p.Base, "base"),
+		}
+		if len(unknown) > 0 {
+			n.warn("energy profile %s has no published figure for %s: it counts as 0", p.Name, strings.Join(unknown, ", "))
+		}
+		if err := loader.SetProfile(key, profile); err != nil {
+			return err
+		}
+		n.prices = append(n.prices, key)
+	}
+	return nil
+}
+
+func (n *network) warn(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	for _, w := range n.warnings {
+		if w == text {
+			return
+		}
+	}
+	n.warnings = append(n.warnings, text)
+}
+
+// close removes all of it.
+func (n *network) close() error {
+	for _, key := range n.prices {
+		if err := loader.DeleteProfile(key); err != nil {
+			return err
+		}
+	}
+	return n.lab.Close()
+}

@@ -1,0 +1,324 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package run
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mpcc/mpcc/pkg/netlab"
+	"github.com/mpcc/mpcc/pkg/scenario/result"
+)
+
+// Before any result is believed each shaped direction of a link is measured
+// with datagrams: small ones for delay and loss, then full frames at twice the
+// rate for as long as it takes to see what comes out.
+const (
+	smallPayload = 32
+	fullFrame    = 1514
+	headers      = 14 + 20 + 8 // Ethernet, IPv4, UDP
+
+	attempts  = 3               // a busy machine may spoil one
+	atOnce    = 60e6            // bit/s that are measured side by side
+	longest   = 2 * time.Second // of one measurement
+	wantLost  = 25              // packets lost, for the share to be known to a fifth
+	lateSlack = 4 * time.Millisecond
+)
+
+// direction is one way of a link.
+type direction struct {
+	name     string
+	link     *netlab.Link
+	dir      netlab.Dir
+	from, to *netlab.Host
+	shape    netlab.Shape
+}
+
+func (d *direction) shaped() bool {
+	return d.shape.Rate > 0 || d.shape.Delay > 0 || d.shape.Loss > 0
+}
+
+// asked is what the direction was to be.
+func (d *direction) asked() result.Quality {
+	var q result.Quality
+	if d.shape.Rate > 0 {
+		rate := float64(d.shape.Rate)
+		q.Rate = &rate
+	}
+	if d.shape.Delay > 0 {
+		q.Delay = pointer(milliseconds(d.shape.Delay))
+	}
+	if d.shape.Loss > 0 {
+		q.Loss = pointer(d.shape.Loss / 100)
+	}
+	return q
+}
+
+func pointer[T any](v T) *T { return &v }
+
+func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+// verify measures all directions and fails if one is not as asked.
+func verify(ctx context.Context, all []*direction) ([]result.Quality, error) {
+	measured := make([]result.Quality, len(all))
+	failed := make([]error, len(all))
+	for first := 0; first < len(all); {
+		// As many at once as the machine can carry.
+		last, sum := first, 0.0
+		for last < len(all) && (last == first || last-first < 8 && sum+float64(all[last].shape.Rate) < atOnce) {
+			sum += float64(all[last].shape.Rate)
+			last++
+		}
+		var wait sync.WaitGroup
+		for i := first; i < last; i++ {
+			wait.Go(func() { measured[i], failed[i] = all[i].verify(ctx) })
+		}
+		wait.Wait()
+		first = last
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		if err := errors.Join(failed[:last]...); err != nil {
+			return nil, err
+		}
+	}
+	return measured, nil
+}
+
+func (d *direction) verify(ctx context.Context) (q result.Quality, err error) {
+	for range attempts {
+		if q, err = d.measure(ctx); err == nil {
+			err = d.compare(q)
+		}
+		if err == nil || ctx.Err() != nil {
+			break
+		}
+	}
+	if err != nil {
+		err = fmt.Errorf("link %s, %s to %s: %w", d.name, d.from.Name(), d.to.Name(), err)
+	}
+	return q, err
+}
+
+// compare fails where what was measured is not what was asked.
+func (d *direction) compare(q result.Quality) error {
+	var wrong []string
+	// A frame may pass early, and one late; a busy machine delivers late.
+	if q.Rate != nil {
+		if asked := float64(d.shape.Rate); *q.Rate < 0.9*asked || *q.Rate > 1.05*asked {
+			wrong = append(wrong, fmt.Sprintf("%.3g of %.3g Mbit/s", *q.Rate/1e6, asked/1e6))
+		}
+	}
+	if q.Delay != nil {
+		asked := milliseconds(d.shape.Delay)
+		slack := milliseconds(lateSlack) + 0.05*asked + milliseconds(d.shape.Jitter)/2
+		if math.Abs(*q.Delay-asked) > slack {
+			wrong = append(wrong, fmt.Sprintf("a delay of %.3g ms instead of %.3g", *q.Delay, asked))
+		}
+	}
+	if q.Loss != nil {
+		asked, n := d.shape.Loss/100, float64(d.smallPackets())
+		if sigma := math.Sqrt(asked * (1 - asked) / n); math.Abs(*q.Loss-asked) > 4*sigma+0.5/n {
+			wrong = append(wrong, fmt.Sprintf("a loss of %.3g %% instead of %.3g", 100**q.Loss, 100*asked))
+		}
+	}
+	if len(wrong) > 0 {
+		return fmt.Errorf("it gives %s: no result would be believable; let the machine be idle, or ask less of it",
+			strings.Join(wrong, ", "))
+	}
+	return nil
+}
+
+// smallPackets is how many the delay and loss are measured with.
+func (d *direction) smallPackets() int {
+	if d.shape.Loss == 0 {
+		return 20
+	}
+	n := math.Min(wantLost/(d.shape.Loss/100), 5000)
+	return int(max(50, min(n, float64(longest)/float64(d.smallGap()))))
+}
+
+// smallGap is the time between small packets: a quarter of the rate at most.
+func (d *direction) smallGap() time.Duration {
+	if d.shape.Loss == 0 {
+		return 3 * time.Millisecond
+	}
+	if d.shape.Rate == 0 {
+		return 100 * time.Microsecond
+	}
+	return max(100*time.Microsecond, frames(4, smallPayload+headers, d.shape.Rate))
+}
+
+// frames is how long n frames of so many bytes take at a rate.
+func frames(n, bytes int, rate uint64) time.Duration {
+	return time.Duration(float64(n*bytes*8) / float64(rate) * float64(time.Second))
+}
+
+// arrival is one datagram.
+type arrival struct {
+	sent, at time.Time
+}
+
+func (d *direction) measure(ctx context.Context) (q result.Quality, err error) {
+	p, err := d.open()
+	if err != nil {
+		return q, err
+	}
+	defer p.close()
+	if d.shape.Loss < 100 {
+		if err := p.neighbours(ctx); err != nil {
+			return q, err
+		}
+	}
+	n := d.smallPackets()
+	if d.shape.Delay > 0 || d.shape.Loss > 0 {
+		small, err := p.send(ctx, n, smallPayload, d.smallGap(), d.shape.Delay+d.shape.Jitter)
+		if err != nil {
+			return q, err
+		}
+		q.Loss = pointer(1 - float64(len(small))/float64(n))
+		if d.shape.Loss == 0 && *q.Loss == 0 {
+			q.Loss = nil // none was asked, none is there
+		}
+		if d.shape.Delay > 0 && len(small) > 0 {
+			slices.SortFunc(small, func(a, b arrival) int { return int(a.at.Sub(a.sent) - b.at.Sub(b.sent)) })
+			middle := small[len(small)/2]
+			delay := middle.at.Sub(middle.sent)
+			if d.shape.Rate > 0 {
+				delay -= frames(1, smallPayload+headers, d.shape.Rate)
+			}
+			q.Delay = pointer(milliseconds(delay))
+		}
+	}
+	if d.shape.Rate == 0 || d.shape.Loss >= 50 {
+		return q, nil
+	}
+	took := max(150*time.Millisecond, frames(60, fullFrame, d.shape.Rate))
+	gap := frames(1, fullFrame, 2*d.shape.Rate)
+	full, err := p.send(ctx, int(took/gap), fullFrame-headers, gap, d.shape.Delay+d.shape.Jitter+took)
+	if err != nil {
+		return q, err
+	}
+	// The first third may have passed at once, out of a bucket of tokens.
+	slices.SortFunc(full, func(a, b arrival) int { return a.at.Compare(b.at) })
+	full = full[len(full)/3:]
+	if len(full) < 10 {
+		return q, fmt.Errorf("only %d frames arrived", len(full))
+	}
+	span := full[len(full)-1].at.Sub(full[0].at)
+	q.Rate = pointer(float64((len(full)-1)*fullFrame*8) / span.Seconds())
+	return q, nil
+}
+
+// prober sends datagrams over one direction.
+type prober struct {
+	in, out *net.UDPConn
+}
+
+func (d *direction) open() (p prober, err error) {
+	addr := netip.AddrPortFrom(d.link.Addr(d.to), 0)
+	err = d.to.Do(func() (err error) {
+		p.in, err = net.ListenUDP("udp4", net.UDPAddrFromAddrPort(addr))
+		return err
+	})
+	if err != nil {
+		return p, err
+	}
+	err = d.from.Do(func() (err error) {
+		local := net.UDPAddrFromAddrPort(netip.AddrPortFrom(d.link.Addr(d.from), 0))
+		p.out, err = net.DialUDP("udp4", local, p.in.LocalAddr().(*net.UDPAddr))
+		return err
+	})
+	if err != nil {
+		return p, errors.Join(err, p.in.Close())
+	}
+	// Room for all of it: neither end is what is measured.
+	const room = 16 << 20
+	if err := errors.Join(force(p.out, unix.SO_SNDBUFFORCE, room), force(p.in, unix.SO_RCVBUFFORCE, room)); err != nil {
+		p.close()
+		return p, err
+	}
+	return p, nil
+}
+
+func (p prober) close() {
+	p.in.Close()
+	p.out.Close()
+}
+
+func force(conn *net.UDPConn, option, value int) error {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var set error
+	err = raw.Control(func(fd uintptr) { set = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, option, value) })
+	return errors.Join(err, set)
+}
+
+// neighbours sends until something arrives, so that no address has to be
+// resolved later.
+func (p prober) neighbours(ctx context.Context) error {
+	for range 40 {
+		got, err := p.send(ctx, 1, smallPayload, 0, 250*time.Millisecond)
+		if err != nil || len(got) > 0 {
+			return err
+		}
+	}
+	return errors.New("nothing arrives")
+}
+
+// send sends n datagrams, a gap apart on average, and collects those that
+// arrive until grace after the last.
+func (p prober) send(ctx context.Context, n, payload int, gap, grace time.Duration) ([]arrival, error) {
+	begin := time.Now()
+	collected := make(chan []arrival, 1)
+	if err := p.in.SetReadDeadline(begin.Add(longest * 10)); err != nil {
+		return nil, err
+	}
+	go func() {
+		var got []arrival
+		buf := make([]byte, fullFrame)
+		for len(got) < n {
+			size, err := p.in.Read(buf)
+			if err != nil {
+				break
+			}
+			if size == payload && binary.BigEndian.Uint64(buf[8:]) == uint64(begin.UnixNano()) {
+				got = append(got, arrival{begin.Add(time.Duration(binary.BigEndian.Uint64(buf))), time.Now()})
+			}
+		}
+		collected <- got
+	}()
+	buf := make([]byte, payload)
+	binary.BigEndian.PutUint64(buf[8:], uint64(begin.UnixNano()))
+	for i := range n {
+		// Late ones follow at once, so that the mean is kept.
+		if wait := time.Until(begin.Add(time.Duration(i) * gap)); wait > 200*time.Microsecond {
+			time.Sleep(wait)
+		}
+		if ctx.Err() != nil {
+			break
+		}
+		binary.BigEndian.PutUint64(buf, uint64(time.Since(begin)))
+		// An error is the queue's word that it dropped a frame.
+		if _, err := p.out.Write(buf); err != nil && !errors.Is(err, unix.ENOBUFS) {
+			return nil, err
+		}
+	}
+	if err := p.in.SetReadDeadline(time.Now().Add(grace + 100*time.Millisecond)); err != nil {
+		return nil, err
+	}
+	return <-collected, ctx.Err()
+}
