@@ -602,3 +602,29 @@ func must[T any](v T, err error) T {
 	}
 	return v
 }
+
+// One value, nothing at all, or very large and small ones: axes with at least two numbers, and no endless drawing.
+func TestPlotsOfLittle(t *testing.T) {
+	for _, y := range []float64{0, 1e-9, 1, 1e12} {
+		b := boxed([]float64{y})
+		for kind, series := range map[string]Series{
+			result.Bars: {Data: []Datum{{Y: y}}}, result.Lines: {Data: []Datum{{X: 3, Y: y}}},
+			result.Box: {Data: []Datum{{Y: y, Box: &b}}}, result.Traces: {Trace: Trace{{X: 1, Y: y}}},
+		} {
+			series.Name = "one"
+			p := Plot{Title: kind, Kind: kind, X: "x", Y: "y", Series: []Series{series}}
+			if kind == result.Bars || kind == result.Box {
+				p.Names = []string{"name"}
+			}
+			numbers := 0
+			for _, text := range texts(drawn(t, p)) {
+				if _, err := strconv.ParseFloat(text, 64); err == nil {
+					numbers++
+				}
+			}
+			if numbers < 2 {
+				t.Errorf("%s of %g has %d numbers on its axes", kind, y, numbers)
+			}
+		}
+	}
+}
