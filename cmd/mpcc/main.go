@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mpcc/mpcc/loader"
+	"github.com/mpcc/mpcc/pkg/kmod"
 )
 
 // version is set by the build.
@@ -58,7 +59,7 @@ func exitCode(err error) int {
 		return exitUsage
 	case errors.Is(err, loader.ErrNotLoaded):
 		return exitNotLoaded
-	case errors.Is(err, loader.ErrUnsupported):
+	case errors.Is(err, loader.ErrUnsupported), errors.Is(err, kmod.ErrUnsupported):
 		return exitUnsupported
 	}
 	return exitError
@@ -83,7 +84,7 @@ Exit codes: 0 done, 1 error, 2 usage, 3 not loaded, 4 this kernel can't.`,
 		newListCommand(), newDoctorCommand(),
 		newLoadCommand(), newSwitchCommand(), newUnloadCommand(),
 		newStatusCommand(), newEvalCommand(), newRunCommand(), newReportCommand(),
-		newEnergyCommand(), newSteerCommand(), newExporterCommand(),
+		newEnergyCommand(), newSteerCommand(), newSchedCommand(), newExporterCommand(),
 		newVersionCommand(), newManCommand(),
 	)
 	return root

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kmod
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path"
+	"strings"
+)
+
+// ErrUnsupported is what the errors are that no package to install would mend.
+var ErrUnsupported = errors.New("this kernel cannot take the module")
+
+// unsupported says why in the user's words; it is ErrUnsupported to errors.Is.
+type unsupported struct{ error }
+
+func (unsupported) Is(target error) bool { return target == ErrUnsupported }
+
+// host is a machine, seen from its root folder.
+type host struct {
+	root    string // "" but in tests
+	release string // of the running kernel
+}
+
+func (h host) path(name string) string { return h.root + name }
+
+func (h host) exists(name string) bool {
+	_, err := os.Stat(h.path(name))
+	return err == nil
+}
+
+// read returns a file of the host, "" where there is none.
+func (h host) read(name string) string {
+	text, err := os.ReadFile(h.path(name))
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(text))
+}
+
+// modules is a path in the running kernel's folder of modules.
+func (h host) modules(name string) string { return path.Join("/lib/modules", h.release, name) }
+
+// kernelTypes is what the kernel's BTF names.
+type kernelTypes []byte
+
+func (h host) types() (kernelTypes, error) {
+	text, err := os.ReadFile(h.path("/sys/kernel/btf/vmlinux"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, unsupported{fmt.Errorf("this kernel (%s) has no BTF: it is built without CONFIG_DEBUG_INFO_BTF", h.release)}
+	}
+	return text, err
+}
+
+func (t kernelTypes) has(name string) bool { return bytes.Contains(t, []byte("\x00"+name+"\x00")) }
+
+// native tells whether the kernel itself has what the module would give it.
+func (t kernelTypes) native() bool { return t.has("bpf_struct_ops_mptcp_sched_ops") }
+
+// checkKernel says what of the kernel itself forbids the module.
+func (h host) checkKernel(t kernelTypes) error {
+	not := func(format string, args ...any) error {
+		return unsupported{fmt.Errorf("this kernel (%s) "+format, append([]any{h.release}, args...)...)}
+	}
+	switch {
+	case !t.has("mptcp_sock"):
+		return not("has no Multipath TCP: it is built without CONFIG_MPTCP")
+	case !t.has("mptcp_sched_ops"):
+		return not("has no choice of packet schedulers: that came with Linux 6.6")
+	case !t.has("__register_bpf_struct_ops"):
+		return not("takes no BPF types from modules: that came with Linux 6.9")
+	case strings.Contains(h.read("/sys/kernel/security/lockdown"), "[confidentiality]"):
+		return not("is locked down (confidentiality): that forbids kprobes, by which the module finds what the kernel does not export")
+	}
+	return nil
+}
+
+// lack is something missing for the build.
+type lack struct {
+	what string // and why it is needed
+	pkg  string // that mends it on Debian
+}
+
+// signedOnly tells whether the kernel loads signed modules only.
+func (h host) signedOnly() bool {
+	return h.read("/sys/module/module/parameters/sig_enforce") == "Y" ||
+		strings.Contains(h.read("/sys/kernel/security/lockdown"), "[integrity]")
+}
+
+// checkBuild says all that is missing to build the module, with the packages that have it.
+func (h host) checkBuild() error {
+	var lacks []lack
+	need := func(there bool, what, pkg string) {
+		if !there {
+			lacks = append(lacks, lack{what, pkg})
+		}
+	}
+	tool := func(name string) bool {
+		_, err := exec.LookPath(name)
+		return err == nil
+	}
+
+	build := h.modules("build")
+	headers := "linux-headers-" + h.release
+	config := h.read(path.Join(build, "include/config/auto.conf"))
+	if config == "" {
+		need(false, "no headers of this kernel ("+build+")", headers)
+	} else {
+		for option, why := range map[string]string{
+			"CONFIG_DEBUG_INFO_BTF_MODULES": "modules have no BTF",
+			"CONFIG_KPROBES":                "there are no kprobes, by which the module finds what the kernel does not export",
+		} {
+			if !strings.Contains(config, option+"=y") {
+				return unsupported{fmt.Errorf("this kernel (%s) is built without %s: %s", h.release, option, why)}
+			}
+		}
+		need(h.exists(path.Join(build, "vmlinux")), "no vmlinux in "+build+", from which the module's BTF is made", headers)
+		need(h.exists(path.Join(build, "tools/bpf/resolve_btfids/resolve_btfids")), "no resolve_btfids in "+build, headers)
+		compiler := compilerOf(config)
+		need(tool(compiler), "no "+compiler+", the compiler of this kernel", compiler)
+	}
+	need(tool("make"), "no make", "make")
+	need(tool("strip"), "no strip", "binutils")
+	need(tool("pahole"), "no pahole, which makes the module's BTF", "dwarves")
+	need(tool("modprobe") && tool("depmod"), "no modprobe and depmod", "kmod")
+	need(!h.signedOnly() || tool("dkms"), "no DKMS to sign the module with (this kernel loads signed modules only)", "dkms")
+	if lacks == nil {
+		return nil
+	}
+	var errs []error
+	var pkgs []string
+	for _, l := range lacks {
+		errs = append(errs, errors.New(l.what))
+		if !strings.Contains(strings.Join(pkgs, " ")+" ", l.pkg+" ") {
+			pkgs = append(pkgs, l.pkg)
+		}
+	}
+	return errors.Join(append(errs, fmt.Errorf("install them: apt install %s", strings.Join(pkgs, " ")))...)
+}
+
+// compilerOf is the command of the compiler that a kernel's configuration names.
+func compilerOf(config string) string {
+	for line := range strings.Lines(config) {
+		if text, ok := strings.CutPrefix(line, `CONFIG_CC_VERSION_TEXT="`); ok {
+			name, _, _ := strings.Cut(text, " ")
+			if i := strings.Index(name, "-gnu-"); i >= 0 { // x86_64-linux-gnu-gcc-14
+				name = name[i+len("-gnu-"):]
+			}
+			return name
+		}
+	}
+	return "gcc"
+}
