@@ -159,19 +159,14 @@ func readForSteer(ns loader.Netns) ([]telemetry.Subflow, map[uint32]steer.Tariff
 			subflows = append(subflows, f)
 		}
 	}
-	maps, err := loader.OpenMaps()
-	if err != nil {
-		return nil, nil, err
-	}
-	defer maps.Close()
-	profiles, err := maps.Profiles()
+	profiles, err := source.Profiles()
 	if err != nil {
 		return nil, nil, err
 	}
 	tariffs := map[uint32]steer.Tariff{}
-	for key, p := range profiles {
-		if uint64(key.Netns) == ns.Inode {
-			tariffs[key.Ifindex] = steer.Tariff{Slope: float64(p.UpUwPerMbps) / 1000, Base: float64(p.BaseUw) / 1000}
+	for _, p := range profiles {
+		if p.Netns == ns.Inode {
+			tariffs[p.Ifindex] = steer.Tariff{Slope: p.Uplink, Base: p.Base}
 		}
 	}
 	return subflows, tariffs, nil

@@ -28,6 +28,9 @@ type held struct {
 }
 
 func openRecord(netns uint64) (*record, error) {
+	if os.Geteuid() != 0 {
+		return nil, errors.New("not permitted; it takes root")
+	}
 	if err := os.MkdirAll(stateDir, 0o755); err != nil {
 		return nil, err
 	}

@@ -19,9 +19,12 @@ import (
 	"github.com/mpcc/mpcc/pkg/telemetry"
 )
 
-// interval is the shortest time between two looks at the maps. Each connection is judged at most once per
-// RTT of its slowest subflow.
-const interval = 100 * time.Millisecond
+// The time between two looks at the maps, and where there is no connection to look after. Each one is judged
+// at most once per RTT of its slowest subflow.
+const (
+	interval     = 100 * time.Millisecond
+	idleInterval = time.Second
+)
 
 // Config says where and how to steer.
 type Config struct {
@@ -116,16 +119,18 @@ func (s *steerer) run(ctx context.Context) error {
 	if err := s.giveBack(); err != nil {
 		return err
 	}
-	tick := time.NewTicker(interval)
-	defer tick.Stop()
 	for {
 		if err := s.round(time.Now()); err != nil {
 			return err
 		}
+		pause := interval
+		if len(s.decider.connections) == 0 {
+			pause = idleInterval
+		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-tick.C:
+		case <-time.After(pause):
 		}
 	}
 }

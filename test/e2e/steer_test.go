@@ -44,11 +44,14 @@ type steering struct {
 	done      chan struct{} // its output has ended
 }
 
-// steer starts mpcc steer -j in the host's namespace.
+// steer starts mpcc steer -j in the host's namespace, as root with the only capability it needs.
 func steer(t *testing.T, h *netlab.Host, args ...string) *steering {
 	t.Helper()
 	s := &steering{done: make(chan struct{})}
-	s.cmd = exec.Command(os.Getenv("MPCC_BIN"), append([]string{"steer", "-j", "--netns", h.Namespace()}, args...)...)
+	s.cmd = exec.Command("nsenter", append([]string{
+		"--net=/run/netns/" + h.Namespace(),
+		"setpriv", "--bounding-set=-all,+net_admin", "--no-new-privs", os.Getenv("MPCC_BIN"), "steer", "-j",
+	}, args...)...)
 	s.cmd.Stderr = &s.complaint
 	out, err := s.cmd.StdoutPipe()
 	if err == nil {
@@ -160,7 +163,7 @@ func steered(t *testing.T, endpoints [2]netlab.MPTCPEndpoint) (twoPaths, pair) {
 	return n, p
 }
 
-// carried is what the client sends on each path in a second, in bytes.
+// carried is what the client sends on each path in half a second, in bytes.
 func (n twoPaths) carried(t *testing.T, p pair) (bytes [2]uint64) {
 	t.Helper()
 	read := func() (sum [2]uint64) {
@@ -174,15 +177,13 @@ func (n twoPaths) carried(t *testing.T, p pair) (bytes [2]uint64) {
 		return sum
 	}
 	before := read()
-	time.Sleep(time.Second)
+	time.Sleep(500 * time.Millisecond)
 	after := read()
 	for i := range bytes {
 		bytes[i] = after[i] - before[i]
 	}
 	return bytes
 }
-
-const second10Mbit = 10e6 / 8 // bytes
 
 // At 10 Mbit/s a Mbit costs 110 mJ on the first path and 990 mJ on the second, 550 mJ on both. With 0.001
 // for a mJ the second path is worth it while 10 Mbit/s are more than 0.001 · 440 mJ/Mbit · N: for transfers
@@ -193,32 +194,30 @@ func TestSteer(t *testing.T) {
 	untouched := flags(t, n.client, dear)
 	inUse := func(when string, second bool) {
 		t.Helper()
+		const full = 10e6 / 8 / 2 // bytes in half a second
 		var got [2]uint64
 		ok := eventually(10*time.Second, func() bool {
 			got = n.carried(t, p)
-			return got[0] > second10Mbit/2 && (second && got[1] > second10Mbit/2 || !second && got[1] < second10Mbit/100)
+			return got[0] > full/2 && (second && got[1] > full/2 || !second && got[1] < full/100)
 		})
-		t.Logf("%s: the paths carry %d bytes in a second", when, got)
+		t.Logf("%s: the paths carry %d bytes in half a second", when, got)
 		if !ok {
-			t.Errorf("%s: the paths carry %d bytes in a second", when, got)
+			t.Errorf("%s: the paths carry %d bytes in half a second", when, got)
 		}
 	}
-
-	small := steer(t, n.client, "--size", "100K")
-	time.Sleep(3 * time.Second) // twenty round trips and more
-	inUse("small transfers", true)
-	if changes := small.end(t, syscall.SIGINT); len(changes) > 0 {
-		t.Errorf("small transfers: changes %+v", changes)
+	given := func(by string) {
+		t.Helper()
+		if now := flags(t, n.client, dear); now != untouched || len(notes(t)) > 0 {
+			t.Errorf("%s leaves the endpoint %q, which was %q, and %q", by, now, untouched, notes(t))
+		}
 	}
 
 	dry := steer(t, n.client, "--size", "100M", "--dry-run")
 	if c := dry.next(t, 0); !c.Backup || c.Interface != dear.Interface(n.client) {
 		t.Errorf("would change %+v", c)
 	}
-	dry.end(t, syscall.SIGTERM)
-	if now := flags(t, n.client, dear); now != untouched || len(notes(t)) > 0 {
-		t.Errorf("a dry run made the endpoint %q and left %q", now, notes(t))
-	}
+	given("a dry run")
+	dry.end(t, syscall.SIGINT)
 
 	large := steer(t, n.client, "--size", "100M")
 	c := large.next(t, 0)
@@ -230,43 +229,44 @@ func TestSteer(t *testing.T) {
 		t.Errorf("the endpoint is %q", now)
 	}
 	inUse("large transfers", false)
-	if out, err := exec.Command(os.Getenv("MPCC_BIN"), "steer", "--netns", n.client.Namespace()).CombinedOutput(); err == nil ||
-		!strings.Contains(string(out), "another mpcc steer is at work") {
+	out, err := exec.Command(os.Getenv("MPCC_BIN"), "steer", "--netns", n.client.Namespace()).CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "another mpcc steer is at work") {
 		t.Errorf("a second steer: %v: %s", err, out)
 	}
-	changes := large.end(t, syscall.SIGTERM)
-	if len(changes) != 2 || changes[1].Backup || changes[1].Local != c.Local {
+	if changes := large.end(t, syscall.SIGTERM); len(changes) != 2 || changes[1].Backup || changes[1].Local != c.Local {
 		t.Errorf("changes in all: %+v", changes)
 	}
-	if now := flags(t, n.client, dear); now != untouched || len(notes(t)) > 0 {
-		t.Errorf("ended, it leaves the endpoint %q and %q", now, notes(t))
-	}
+	given("SIGTERM")
 	inUse("given back", true)
 
 	// Killed, it leaves the flag and a note: for --restore, and for the next one.
-	for _, next := range []string{"--restore", ""} {
+	kill := func() {
+		t.Helper()
 		killed := steer(t, n.client, "--size", "100M")
 		killed.next(t, 0)
 		killed.end(t, syscall.SIGKILL)
 		if now := flags(t, n.client, dear); !strings.Contains(now, "backup") || len(notes(t)) != 1 {
 			t.Fatalf("killed, it leaves the endpoint %q and %q", now, notes(t))
 		}
-		if next == "--restore" {
-			if out := mpcc(t, "steer", "--restore", "--netns", n.client.Namespace()); !strings.Contains(string(out), "given back") {
-				t.Errorf("restore says %q", out)
-			}
-		} else {
-			again := steer(t, n.client, "--size", "100K")
-			if c := again.next(t, 0); c.Backup || c.Local != dear.Addr(n.client).String() {
-				t.Errorf("the next one changes %+v", c)
-			}
-			again.end(t, syscall.SIGTERM)
-		}
-		if now := flags(t, n.client, dear); now != untouched || len(notes(t)) > 0 {
-			t.Errorf("%q leaves the endpoint %q and %q", next, now, notes(t))
-		}
-		inUse("after the kill", true)
 	}
+	kill()
+	if out := mpcc(t, "steer", "--restore", "--netns", n.client.Namespace()); !strings.Contains(string(out), "given back") {
+		t.Errorf("restore says %q", out)
+	}
+	given("--restore")
+	inUse("restored", true)
+
+	kill()
+	small := steer(t, n.client, "--size", "100K")
+	if c := small.next(t, 0); c.Backup || c.Local != dear.Addr(n.client).String() {
+		t.Errorf("the next one changes %+v", c)
+	}
+	time.Sleep(2 * time.Second) // twenty round trips and more
+	inUse("small transfers", true)
+	if changes := small.end(t, syscall.SIGTERM); len(changes) != 1 {
+		t.Errorf("small transfers: changes %+v", changes)
+	}
+	given("the next one")
 	p.close()
 }
 
@@ -275,7 +275,7 @@ func TestSteerKeepsTheUsersFlags(t *testing.T) {
 	n, p := steered(t, [2]netlab.MPTCPEndpoint{{Backup: true}, {}})
 	before := [2]string{flags(t, n.client, n.paths[0]), flags(t, n.client, n.paths[1])}
 	s := steer(t, n.client, "--size", "100M")
-	time.Sleep(4 * time.Second)
+	time.Sleep(2 * time.Second) // twenty round trips and more
 	if changes := s.seen(t); len(changes) > 0 {
 		t.Errorf("with the cheap path the user's backup: changes %+v", changes)
 	}
