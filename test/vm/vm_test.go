@@ -51,9 +51,18 @@ func TestE2E(t *testing.T) {
 }
 
 // isFor tells by its name where a test of test/e2e runs: TestAnyKernel… with every
-// kernel, TestOldKernel… with those that are too old for mpcc, others with the rest.
-func isFor(test string, old bool) bool {
-	return strings.HasPrefix(test, "TestAnyKernel") || strings.HasPrefix(test, "TestOldKernel") == old
+// kernel, TestOldKernel… with those that are too old for mpcc, TestOneKernel…, whose
+// matter is mpcc and not the kernel, with the first, others with all that mpcc is for.
+func isFor(test string, k kernel) bool {
+	switch {
+	case strings.HasPrefix(test, "TestAnyKernel"):
+		return true
+	case strings.HasPrefix(test, "TestOldKernel"):
+		return k.old
+	case strings.HasPrefix(test, "TestOneKernel"):
+		return k == kernels[0]
+	}
+	return !k.old
 }
 
 // secondChances is how many tests of a kernel may fail and be run once more, in a fresh VM. Many compare
@@ -65,7 +74,7 @@ func testKernel(t *testing.T, label string, files map[string]string, tests []str
 	if err != nil {
 		t.Fatal(err)
 	}
-	others := slices.DeleteFunc(slices.Clone(tests), func(test string) bool { return isFor(test, k.old) })
+	others := slices.DeleteFunc(slices.Clone(tests), func(test string) bool { return isFor(test, k) })
 	skip := "-test.skip=^(" + strings.Join(others, "|") + ")$"
 	skipped := map[string]bool{}
 	var again []string
