@@ -13,16 +13,17 @@ import (
 	"github.com/mpcc/mpcc/pkg/netlab"
 )
 
-// What the weights of EWTCP and the groups of DWC take at a shared bottleneck
+// What LIA, the weights of EWTCP and the groups of DWC take at a shared bottleneck
 // of 4 Mbit/s, 60 ms and a queue of one bandwidth-delay product, 20 frames,
 // from one reno flow, each in a network of its own at the same time.
 //
 // A flow that grows by a/w per ACK and halves at a loss has w = sqrt(2a/p): two
 // of them take 2·sqrt(a) times one TCP. Uncoupled (a = 1) they have 2/3 of the
 // bottleneck, ewtcp with a = 1/sqrt(2) has 1.68/2.68 = 0.63, with a = 1/4 half;
-// so has lia. dwc groups the two, which have the same RTT: 1/2 as well; it may
-// take a tenth more than lia, as it lets them go at times.
-func TestWeightsAtSharedBottleneck(t *testing.T) {
+// so has lia, which RFC 6356 allows what one TCP would get. dwc groups the two, which
+// have the same RTT: 1/2 as well; it may take a tenth more than lia, as it lets
+// them go at times.
+func TestSharesOfABottleneck(t *testing.T) {
 	const (
 		rounds  = 3
 		settle  = 3 * time.Second
@@ -30,7 +31,7 @@ func TestWeightsAtSharedBottleneck(t *testing.T) {
 	)
 	load(t, "lia", "ewtcp", "dwc")
 	variants := []struct{ name, cc, weight string }{
-		{"reno", "reno", ""}, {"lia", "lia", ""}, {"dwc", "dwc", ""},
+		{"reno", "reno", ""}, {"lia", "lia", ""}, {"reno", "reno", ""}, {"lia", "lia", ""}, {"dwc", "dwc", ""},
 		{"sqrt", "ewtcp", "sqrt"}, {"fair", "ewtcp", "fair"}, {"sqrt", "ewtcp", "sqrt"}, {"fair", "ewtcp", "fair"},
 	}
 	var nets []sharedBottleneck
@@ -73,7 +74,12 @@ func TestWeightsAtSharedBottleneck(t *testing.T) {
 	for name, all := range shares {
 		share[name] = stat.Mean(all, nil)
 	}
-	t.Logf("on average %.3v; dwc has its subflows in one group in %d of %d looks", share, grouped, looks)
+	t.Logf("on average uncoupled %.3f, lia %.3f, dwc %.3f, ewtcp sqrt %.3f and fair %.3f; dwc has its subflows in one group in %d of %d looks",
+		share["reno"], share["lia"], share["dwc"], share["sqrt"], share["fair"], grouped, looks)
+	// LIA that does not couple would be reno; it must differ by half of the 1/6 between the two.
+	if share["lia"] > 0.6 || share["reno"]-share["lia"] < 1./12 {
+		t.Errorf("lia takes %.3f, uncoupled subflows %.3f; theory has 1/2 and 2/3", share["lia"], share["reno"])
+	}
 	// Theory has 0.13 between them. The rounds of one control spread by a tenth, the mean of six by half of that.
 	if share["sqrt"] < share["fair"]+0.05 {
 		t.Errorf("ewtcp takes %.3f with weight=sqrt and %.3f with weight=fair; theory has 0.63 and 1/2", share["sqrt"], share["fair"])
