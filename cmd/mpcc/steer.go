@@ -121,7 +121,7 @@ func steerable(ns loader.Netns) error {
 	isCC := func(e catalog.Entry) bool { return e.Kind == catalog.CC }
 	subflows, tariffs, err := readForSteer(ns)
 	if err == nil && len(subflows) == 0 && !slices.ContainsFunc(loaded, isCC) {
-		err = loader.ErrNothingLoaded
+		err = fmt.Errorf("%w: a congestion control of mpcc, by whose sight steer goes; mpcc load NAME loads one", loader.ErrNotLoaded)
 	}
 	absent := func(f loader.Feature) bool { return !f.Present }
 	if errors.Is(err, loader.ErrNotLoaded) && slices.ContainsFunc(loader.Probe(catalog.CC), absent) {

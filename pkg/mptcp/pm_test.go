@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/mpcc/mpcc/pkg/mptcp"
+	"github.com/mpcc/mpcc/pkg/mptcp/pmtest"
 	"github.com/mpcc/mpcc/pkg/netlab"
 )
 
@@ -70,6 +71,46 @@ func TestEndpointFlags(t *testing.T) {
 	}
 }
 
+// stream sends without end; discard takes it.
+func stream(from net.Conn) {
+	block := make([]byte, 64<<10)
+	for {
+		if _, err := from.Write(block); err != nil {
+			return
+		}
+	}
+}
+
+func discard(at net.Conn) {
+	block := make([]byte, 64<<10)
+	for {
+		if _, err := at.Read(block); err != nil {
+			return
+		}
+	}
+}
+
+// moved is what a path carried of a connection in half a second, there and back.
+func (p *twoPaths) moved(t *testing.T, conn *net.TCPConn, path int) uint64 {
+	t.Helper()
+	addr := p.links[path].Addr(p.sender)
+	carried := func() (bytes uint64) {
+		info, err := mptcp.ReadInfo(conn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range info.Subflows {
+			if s.Local.Addr() == addr {
+				bytes += s.TCP.Bytes_sent + s.TCP.Bytes_received
+			}
+		}
+		return bytes
+	}
+	before := carried()
+	time.Sleep(500 * time.Millisecond)
+	return carried() - before
+}
+
 // A path whose endpoint is a backup falls silent in both directions, and comes back.
 func TestBackupFallsSilent(t *testing.T) {
 	p := newTwoPaths(t, 20e6)
@@ -81,56 +122,78 @@ func TestBackupFallsSilent(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer peer.Close()
-	for _, end := range []struct{ from, to *net.TCPConn }{{conn, peer}, {peer, conn}} {
-		go func() {
-			block := make([]byte, 64<<10)
-			for {
-				if _, err := end.from.Write(block); err != nil {
-					return
-				}
-			}
-		}()
-		go func() {
-			block := make([]byte, 64<<10)
-			for {
-				if _, err := end.to.Read(block); err != nil {
-					return
-				}
-			}
-		}()
-	}
-	// moved is what a path carried of the connection in half a second, there and back.
-	moved := func(path int) (sum uint64) {
-		t.Helper()
-		addr := p.links[path].Addr(p.sender)
-		carried := func() (bytes uint64) {
-			info, err := mptcp.ReadInfo(conn)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, s := range info.Subflows {
-				if s.Local.Addr() == addr {
-					bytes += s.TCP.Bytes_sent + s.TCP.Bytes_received
-				}
-			}
-			return bytes
-		}
-		before := carried()
-		time.Sleep(500 * time.Millisecond)
-		return carried() - before
+	for _, end := range []net.Conn{conn, peer} {
+		go stream(end)
+		go discard(end)
 	}
 	const full = 2 * 20e6 / 8 / 2 // bytes
-	for _, step := range []struct{ first, second bool }{{false, false}, {false, true}, {true, false}, {false, false}} {
-		for i, backup := range []bool{step.first, step.second} {
+	for _, backups := range [][2]bool{{false, false}, {false, true}, {true, false}, {false, false}} {
+		for i, backup := range backups {
 			p.setBackup(t, p.endpoints(t)[i], backup)
 		}
 		time.Sleep(time.Second) // what is queued goes, windows grow
-		for i, backup := range []bool{step.first, step.second} {
-			got := moved(i)
-			t.Logf("%+v: path %d carried %d of %.0f bytes", step, i, got, full)
-			if backup && got > full/50 || !backup && got < full/2 {
-				t.Errorf("backups %+v: path %d carried %d of %.0f bytes", step, i, got, full)
+		for i, backup := range backups {
+			if got := p.moved(t, conn, i); backup && got > full/50 || !backup && got < full/2 {
+				t.Errorf("backups %v: path %d carried %d of %.0f bytes", backups, i, got, full)
 			}
+		}
+	}
+}
+
+// Under a userspace path manager a subflow of one connection falls silent, and not that of another.
+func TestSubflowBackup(t *testing.T) {
+	p := newTwoPaths(t, 20e6)
+	var release func() error
+	if err := p.sender.Do(func() (err error) {
+		release, err = pmtest.Take()
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	defer release()
+	ln := p.listen(t)
+	var conns [2]*net.TCPConn
+	for i := range conns {
+		conns[i] = p.dial(t, ln, "cubic", mptcp.Dial)
+		peer, err := ln.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer peer.Close()
+		go stream(conns[i])
+		go discard(peer)
+		time.Sleep(100 * time.Millisecond) // the first data makes it able to join
+		info, err := mptcp.ReadInfo(conns[i])
+		if err != nil {
+			t.Fatal(err)
+		}
+		second := netip.AddrPortFrom(p.links[1].Addr(p.receiver), ln.Addr().Port())
+		err = p.sender.Do(func() error { return pmtest.Join(info.Token, 1, p.links[1].Addr(p.sender), second) })
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	var first mptcp.Subflow
+	info, err := mptcp.ReadInfo(conns[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range info.Subflows {
+		if s.Local.Addr() == p.links[1].Addr(p.sender) {
+			first = s
+		}
+	}
+	const full = 20e6 / 8 / 2 // bytes
+	for _, backup := range []bool{false, true, false} {
+		err := p.sender.Do(func() error { return mptcp.SetSubflowBackup(info.Token, first.Local, first.Remote, backup) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		one, other := p.moved(t, conns[0], 1), p.moved(t, conns[1], 1)
+		t.Logf("backup %v: %d bytes, and %d of the other connection", backup, one, other)
+		if backup && one > full/50 || !backup && one < full/10 || other < full/10 {
+			t.Errorf("backup %v: %d bytes, and %d of the other connection", backup, one, other)
 		}
 	}
 }
