@@ -3,6 +3,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -109,7 +110,7 @@ func (g *group) plot(f result.Figure) Plot {
 	if over == "" && len(g.axes) > 0 {
 		over = g.axes[0].Name
 	}
-	p.X = over
+	p.X = cmp.Or(f.X, over)
 	xs := g.scale(&p, over)
 	of := []string{f.Of}
 	if f.Of == "" && !m.Total {

@@ -90,13 +90,11 @@ func (p *Plot) svg(style string) ([]byte, error) {
 	for _, s := range p.Series {
 		drawing.Add(&mark{Series: s, kind: p.Kind, slots: slots, slot: p.slot(s)})
 	}
-	room := .04 * (drawing.Y.Max - drawing.Y.Min)
-	drawing.Y.Max += room
-	if p.Kind == result.Box {
-		drawing.Y.Min = max(0, drawing.Y.Min-room)
-	} else {
+	if p.Kind != result.Box {
 		drawing.Y.Min = 0
 	}
+	room := .04 * (drawing.Y.Max - drawing.Y.Min)
+	drawing.Y.Min, drawing.Y.Max = max(0, drawing.Y.Min-room), drawing.Y.Max+room
 	if drawing.Y.Max <= drawing.Y.Min {
 		drawing.Y.Max = drawing.Y.Min + 1
 	}

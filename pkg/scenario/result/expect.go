@@ -13,31 +13,41 @@ import (
 // Expect is what a scenario says about its results. It is the same in YAML and JSON, so that a scenario
 // carries it and a run folder repeats it.
 type Expect struct {
-	Values  []Value  `json:"values" yaml:"values,omitempty"`
-	Claims  []Claim  `json:"claims" yaml:"claims,omitempty"`
+	// Values to print beside ours.
+	Values []Value `json:"values" yaml:"values,omitempty"`
+	// What the paper says, as conditions that can fail.
+	Claims []Claim `json:"claims" yaml:"claims,omitempty"`
+	// Plots to draw.
 	Figures []Figure `json:"figures" yaml:"figures,omitempty"`
 }
 
-// Select picks figures: a metric, of a class or a link (see Metrics), at the points that agree with At.
+// Select picks figures.
 type Select struct {
+	// One of Metrics.
 	Metric string `json:"metric" yaml:"metric"`
-	Of     string `json:"of,omitempty" yaml:"of,omitempty"`
-	At     Point  `json:"at,omitempty" yaml:"at,omitempty"`
+	// The class, link, class/interface or zone; a class' metric without it is of all users.
+	Of string `json:"of,omitempty" yaml:"of,omitempty"`
+	// The points of the sweep: those that have all of these values.
+	At Point `json:"at,omitempty" yaml:"at,omitempty"`
 }
 
 // Kinds of values.
 const (
-	Published = "published" // measured by the paper
-	Theory    = "theory"    // what the algorithm's fixed point gives
-	Optimum   = "optimum"   // what no algorithm can pass
+	Published = "published"
+	Theory    = "theory"
+	Optimum   = "optimum"
 )
 
-// Value is a figure to print beside ours, in the metric's unit.
+// Value is a figure to print beside ours.
 type Value struct {
 	Select `yaml:",inline"`
-	Kind   string  `json:"kind" yaml:"kind" oneof:"published|theory|optimum"`
-	Value  float64 `json:"value" yaml:"value"`
-	Source string  `json:"source" yaml:"source"` // table 3; algorithms.md 7.2
+	// published: measured by the paper; theory: the algorithm's fixed point; optimum: what no algorithm can
+	// pass.
+	Kind string `json:"kind" yaml:"kind" oneof:"published|theory|optimum"`
+	// In the metric's unit.
+	Value float64 `json:"value" yaml:"value"`
+	// Where it is from.
+	Source string `json:"source" yaml:"source"`
 }
 
 // Relations of a claim.
@@ -47,37 +57,48 @@ const (
 	Within = "within"
 )
 
-// Claim is what the paper says, as something that can fail: the figure that Select picks, divided by the
-// one that To picks where there is one, is above or below Bound, or within Margin of it. An axis that To's
-// At leaves out is as in the claim's.
+// Claim is what the paper says: the figure that Select picks, divided by the one that To picks where there
+// is one, is above or below Bound, or within Margin of it.
 type Claim struct {
-	Text     string `json:"text" yaml:"text"`
-	Source   string `json:"source" yaml:"source"`
-	Select   `yaml:",inline"`
-	To       *Select `json:"to,omitempty" yaml:"to,omitempty"`
-	Relation string  `json:"is" yaml:"is" oneof:"above|below|within"`
-	Bound    float64 `json:"bound" yaml:"bound"`
-	Margin   float64 `json:"margin,omitempty" yaml:"margin,omitempty"` // of the bound's unit
+	// The paper's words, in short.
+	Text string `json:"text" yaml:"text"`
+	// Where it says so.
+	Source string `json:"source" yaml:"source"`
+	Select `yaml:",inline"`
+	// What to divide by. A variable that its at leaves out is as in the claim's own.
+	To *Select `json:"to,omitempty" yaml:"to,omitempty"`
+	// The condition.
+	Relation string `json:"is" yaml:"is" oneof:"above|below|within"`
+	// In the metric's unit; a plain number where there is a to.
+	Bound float64 `json:"bound" yaml:"bound"`
+	// Of within, to both sides of the bound.
+	Margin float64 `json:"margin,omitempty" yaml:"margin,omitempty"`
 }
 
 // Kinds of figures.
 const (
-	Traces = "traces" // of samples, over time: one run's subflows
-	Box    = "box"    // over the users of all repeats
-	Bars   = "bars"   // mean, interval, published
-	Lines  = "lines"  // over an axis of the sweep
+	Traces = "traces"
+	Box    = "box"
+	Bars   = "bars"
+	Lines  = "lines"
 )
 
-// Figure is a plot that the report draws. Over names the axis that runs along x, for box and bars the first
-// where it is empty. Every other axis that At does not fix gives a series, and so does every class where Of
-// is empty, save for totals: theirs are of all users. Traces take one of TraceMetrics, and are drawn for the
-// first repeat at each point that agrees with At.
+// Figure is a plot. Every variable that neither At fixes nor Over names gives a series, and so does every
+// class where Of is empty, save for totals: theirs are of all users. Traces are drawn for the first repeat
+// at each point that agrees with At, of each class' first user.
 type Figure struct {
-	Title  string `json:"title" yaml:"title"`
-	Source string `json:"source,omitempty" yaml:"source,omitempty"` // the paper's figure that it is like
+	// What it shows.
+	Title string `json:"title" yaml:"title"`
+	// The paper's figure that it is like.
+	Source string `json:"source,omitempty" yaml:"source,omitempty"`
+	// bars: means with intervals, beside the published ones; lines: the same over a variable; box: quartiles
+	// and outliers of all users of all repeats; traces: cwnd, sequence, srtt or rate over time.
 	Kind   string `json:"kind" yaml:"kind" oneof:"traces|box|bars|lines"`
 	Select `yaml:",inline"`
-	Over   string `json:"over,omitempty" yaml:"over,omitempty"`
+	// The variable along x; without it the first one.
+	Over string `json:"over,omitempty" yaml:"over,omitempty"`
+	// What to write along x, with the unit; without it the variable's name.
+	X string `json:"x,omitempty" yaml:"x,omitempty"`
 }
 
 // TraceMetrics is what can be drawn over time: window (packets), bytes acknowledged (MB), smoothed RTT (ms),

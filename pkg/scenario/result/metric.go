@@ -34,7 +34,7 @@ const (
 var Metrics = []Metric{
 	{Name: "goodput", Title: "goodput per user", Unit: "Mbit/s", Of: OfClasses, values: perUser(goodput)},
 	{Name: "total_goodput", Title: "goodput of all", Unit: "Mbit/s", Of: OfClasses, values: perUser(goodput), Total: true},
-	{Name: "path_goodput", Title: "acknowledged on the interface per user", Unit: "Mbit/s", Of: OfInterface, values: pathGoodput},
+	{Name: "path_goodput", Title: "goodput on the path", Unit: "Mbit/s", Of: OfInterface, values: pathGoodput},
 	{Name: "fairness", Title: "Jain's index of goodput", Of: OfClasses, values: fairness},
 	{Name: "completion", Title: "completion time", Unit: "s", Of: OfClasses, values: perUser(completion)},
 	{Name: "loss", Title: "loss at the queue", Unit: "%", Of: OfLink, values: loss},
@@ -242,14 +242,14 @@ func efficiency(r *Run, u *User) (float64, bool) {
 
 func pathGoodput(r *Run, of string) []float64 {
 	class, name, _ := strings.Cut(of, "/")
-	return perUser(func(r *Run, u *User) (float64, bool) {
+	return perUser(func(_ *Run, u *User) (float64, bool) {
 		sum, found := uint64(0), false
 		for _, s := range u.Subflows {
 			if s.Interface == name {
 				sum, found = sum+s.Bytes, true
 			}
 		}
-		return float64(sum) * 8 / 1e6 / r.Measured, found && r.Measured > 0
+		return float64(sum) * 8 / 1e6 / u.Active, found && u.Active > 0
 	})(r, class)
 }
 

@@ -27,7 +27,7 @@ func sample() *Result {
 			Values: []Value{{Select{"goodput", "multi", Point{"cc": "lia"}}, Published, 1.3, "table 3"}},
 			Claims: []Claim{{Text: "more", Source: "4", Select: Select{"goodput", "multi", nil}, To: &Select{"goodput", "single", nil},
 				Relation: Above, Bound: 1, Margin: 0.1}},
-			Figures: []Figure{{"Goodput", "fig 1", Bars, Select{"goodput", "", nil}, "cc"}},
+			Figures: []Figure{{"Goodput", "fig 1", Bars, Select{"goodput", "", nil}, "cc", "control"}},
 		},
 		Runs: []Run{{
 			Point: Point{"cc": "lia"}, Repeat: 1, Seed: 9, Warmup: 5, Measured: 20,
