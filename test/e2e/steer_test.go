@@ -9,6 +9,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"net"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,6 +22,7 @@ import (
 	"time"
 
 	"github.com/mpcc/mpcc/pkg/mptcp"
+	"github.com/mpcc/mpcc/pkg/mptcp/pmtest"
 	"github.com/mpcc/mpcc/pkg/netlab"
 )
 
@@ -28,6 +32,7 @@ type change struct {
 	Interface string
 	Local     string
 	Endpoint  int
+	Token     string
 	Because   *struct {
 		K         int
 		Objective []float64
@@ -141,18 +146,25 @@ func notes(t *testing.T) []string {
 	return files
 }
 
-// steered is a connection under way over two paths of 10 Mbit/s and 20 ms, the second one dear; both of
-// the client's addresses are endpoints.
-func steered(t *testing.T, endpoints [2]netlab.MPTCPEndpoint) (twoPaths, pair) {
+// newUnequal is two paths of 10 Mbit/s and 20 ms, the second one dear.
+func newUnequal(t *testing.T) twoPaths {
 	t.Helper()
 	load(t, "lia")
 	path := netlab.Shape{Rate: 10e6, Delay: 10 * time.Millisecond, Queue: 33}
 	n := newTwoPaths(t, [2]netlab.Shape{path, path})
-	for i, profile := range [][]string{
-		{"--uplink", "100", "--downlink", "0", "--base", "100"}, {"--uplink", "900", "--downlink", "0", "--base", "900"},
-	} {
+	for i, price := range []string{"100", "900"} { // mW/Mbps, and mW
+		mpcc(t, "energy", "set", n.paths[i].Interface(n.client), "--netns", n.client.Namespace(),
+			"--uplink", price, "--downlink", "0", "--base", price)
+	}
+	return n
+}
+
+// steered is a connection under way over unequal paths; both of the client's addresses are endpoints.
+func steered(t *testing.T, endpoints [2]netlab.MPTCPEndpoint) (twoPaths, pair) {
+	t.Helper()
+	n := newUnequal(t)
+	for i := range endpoints {
 		endpoints[i].Addr = n.paths[i].Addr(n.client)
-		mpcc(t, append([]string{"energy", "set", n.paths[i].Interface(n.client), "--netns", n.client.Namespace()}, profile...)...)
 	}
 	if err := n.client.MPTCP(netlab.MPTCPLimits{Subflows: 1, AddAddrAccepted: 1}, endpoints[:]...); err != nil {
 		t.Fatal(err)
@@ -161,6 +173,21 @@ func steered(t *testing.T, endpoints [2]netlab.MPTCPEndpoint) (twoPaths, pair) {
 	p.stream()
 	p.join(t, 2)
 	return n, p
+}
+
+// inUse waits until the paths carry what they should: the first one always, the second one or nothing.
+func (n twoPaths) inUse(t *testing.T, p pair, when string, second bool) {
+	t.Helper()
+	const full = 10e6 / 8 / 2 // bytes in half a second
+	var got [2]uint64
+	ok := eventually(10*time.Second, func() bool {
+		got = n.carried(t, p)
+		return got[0] > full/2 && (second && got[1] > full/2 || !second && got[1] < full/100)
+	})
+	t.Logf("%s: the paths carry %d bytes in half a second", when, got)
+	if !ok {
+		t.Errorf("%s: the paths carry %d bytes in half a second", when, got)
+	}
 }
 
 // carried is what the client sends on each path in half a second, in bytes.
@@ -194,16 +221,7 @@ func TestSteer(t *testing.T) {
 	untouched := flags(t, n.client, dear)
 	inUse := func(when string, second bool) {
 		t.Helper()
-		const full = 10e6 / 8 / 2 // bytes in half a second
-		var got [2]uint64
-		ok := eventually(10*time.Second, func() bool {
-			got = n.carried(t, p)
-			return got[0] > full/2 && (second && got[1] > full/2 || !second && got[1] < full/100)
-		})
-		t.Logf("%s: the paths carry %d bytes in half a second", when, got)
-		if !ok {
-			t.Errorf("%s: the paths carry %d bytes in half a second", when, got)
-		}
+		n.inUse(t, p, when, second)
 	}
 	given := func(by string) {
 		t.Helper()
@@ -288,5 +306,53 @@ func TestSteerKeepsTheUsersFlags(t *testing.T) {
 	if after := [2]string{flags(t, n.client, n.paths[0]), flags(t, n.client, n.paths[1])}; after != before {
 		t.Errorf("the endpoints are %q, were %q", after, before)
 	}
+	p.close()
+}
+
+// Under a userspace path manager it is the single subflow that becomes a backup.
+func TestSteerSingleSubflows(t *testing.T) {
+	n := newUnequal(t)
+	var release func() error
+	err := n.client.Do(func() (err error) {
+		release, err = pmtest.Take()
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer release()
+	p := n.connect(t, "lia", "reno")
+	p.stream()
+	info, err := mptcp.ReadInfo(p.client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := p.client.RemoteAddr().(*net.TCPAddr).AddrPort().Port()
+	err = n.client.Do(func() (err error) {
+		// It cannot be joined before its first data is acknowledged.
+		eventually(10*time.Second, func() bool {
+			err = pmtest.Join(info.Token, 1, n.paths[1].Addr(n.client), netip.AddrPortFrom(n.paths[1].Addr(n.server), port))
+			return err == nil
+		})
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.join(t, 2)
+
+	s := steer(t, n.client, "--size", "100M")
+	if c := s.next(t, 0); !c.Backup || c.Endpoint != 0 || c.Token != fmt.Sprintf("%08x", info.Token) ||
+		c.Interface != n.paths[1].Interface(n.client) {
+		t.Errorf("the change is %+v", c)
+	}
+	n.inUse(t, p, "steered", false)
+	if changes := s.end(t, syscall.SIGTERM); len(changes) != 2 || changes[1].Backup {
+		t.Errorf("changes in all: %+v", changes)
+	}
+	if left := notes(t); len(left) > 0 {
+		t.Errorf("it leaves %q", left)
+	}
+	n.inUse(t, p, "given back", true)
 	p.close()
 }
