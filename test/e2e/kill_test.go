@@ -196,7 +196,33 @@ func memory(tid int, at uint64, size int) []byte {
 
 func nth(n int) func([]string) bool { return func(changes []string) bool { return len(changes) == n } }
 
-const victim = "dts" // the quickest to verify
+// victim is what is loaded while mpcc is killed, and who rules the machine's default meanwhile: one that
+// nothing but mpcc's own note brings back.
+type victim struct {
+	id, name, rare string
+	setting        string   // file of the machine's default
+	switched       []string // what a switch changes
+	// maps are the changes before those of its own: the same for all, and looked at with the first.
+	maps int
+}
+
+// each runs a test with a victim of each kind: the quickest to verify.
+func each(t *testing.T, test func(t *testing.T, v victim)) {
+	t.Run("cc", func(t *testing.T) {
+		files, name := kindOf("dts")
+		test(t, victim{"cc/dts", name, "reno", files.standard, []string{"update", "write tcp_congestion_control"}, 0})
+	})
+	t.Run("sched", func(t *testing.T) {
+		withSchedulers(t)
+		detach, err := attach("roundrobin")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(detach)
+		files, name := kindOf("sched/minrtt")
+		test(t, victim{"sched/minrtt", name, "roundrobin", files.standard, []string{"update"}, 9})
+	})
+}
 
 // met makes sure that the kills came after the changes that matter, in this order among others.
 func met(t *testing.T, changes []string, want ...string) {
@@ -234,88 +260,96 @@ func cleaned(t *testing.T, before map[string]string, changes []string) {
 	}
 }
 
-const machineDefaultPath = "/proc/sys/net/ipv4/tcp_congestion_control"
-
-func machineDefault(t *testing.T) string {
+func (v victim) machineDefault(t *testing.T) string {
 	t.Helper()
-	return traces(t)[machineDefaultPath]
+	return traces(t)[v.setting]
 }
 
-// rareDefault gives the machine, for the test, a default that nothing but mpcc's own note brings back.
-func rareDefault(t *testing.T) {
+// rareDefault gives the machine its rare default for the test.
+func (v victim) rareDefault(t *testing.T) {
 	t.Helper()
 	set := func(name string) {
-		if err := os.WriteFile(machineDefaultPath, []byte(name), 0); err != nil {
+		if err := os.WriteFile(v.setting, []byte(name), 0); err != nil {
 			t.Fatal(err)
 		}
 	}
-	was := machineDefault(t)
-	set("reno")
+	was := v.machineDefault(t)
+	set(v.rare)
 	t.Cleanup(func() { set(was) })
 }
 
 // Whatever a killed load leaves, unload --all takes away.
-func TestKilledLoadIsTakenAway(t *testing.T) {
-	rareDefault(t)
+func TestKilledLoadIsTakenAway(t *testing.T) { each(t, killedLoadIsTakenAway) }
+
+func killedLoadIsTakenAway(t *testing.T, v victim) {
+	v.rareDefault(t)
 	untouched(t)
 	before := footprint(t)
-	for n := 1; ; n++ {
-		changes, ended := killed(t, nth(n), "load", victim, "--default")
+	for n := 1 + v.maps; ; n++ {
+		changes, ended := killed(t, nth(n), "load", v.id, "--default")
 		understood(t, changes)
 		mpcc(t, "unload", "--all")
 		cleaned(t, before, changes)
 		if ended {
-			met(t, changes, "make mpcc", "make maps", "pin mpcc_subflows", "attach", "pin "+victim,
+			met(t, changes, "make mpcc", "make maps", "pin mpcc_subflows", "attach", "pin "+v.name,
 				"create defaults.json.new", "write defaults.json.new", "rename to defaults.json",
-				"write tcp_congestion_control")
+				"write "+filepath.Base(v.setting))
 			return
 		}
 	}
 }
 
 // Load goes on from what killed loads leave, one on top of the other.
-func TestKilledLoadIsCompleted(t *testing.T) {
-	rareDefault(t)
+func TestKilledLoadIsCompleted(t *testing.T) { each(t, killedLoadIsCompleted) }
+
+func killedLoadIsCompleted(t *testing.T, v victim) {
+	v.rareDefault(t)
 	untouched(t)
-	was := machineDefault(t)
+	was := v.machineDefault(t)
 	for n := 1; ; n++ {
-		changes, ended := killed(t, nth(n), "load", victim, "--default")
+		enough := nth(n)
+		if n == 1 {
+			enough = nth(v.maps + 1)
+		}
+		changes, ended := killed(t, enough, "load", v.id, "--default")
 		understood(t, changes)
 		if ended {
 			t.Logf("the last of %d loads made %q", n, changes)
 			break
 		}
 	}
-	if now := machineDefault(t); now != victim {
+	if now := v.machineDefault(t); now != v.name {
 		t.Errorf("the default is %s in the end", now)
 	}
-	mpcc(t, "unload", victim)
-	if now := machineDefault(t); now != was {
+	mpcc(t, "unload", v.id)
+	if now := v.machineDefault(t); now != was {
 		t.Errorf("the default is %s after unload, was %s", now, was)
 	}
 }
 
 // A killed unload can be taken back, or done again.
-func TestKilledUnload(t *testing.T) {
-	rareDefault(t)
+func TestKilledUnload(t *testing.T) { each(t, killedUnload) }
+
+func killedUnload(t *testing.T, v victim) {
+	v.rareDefault(t)
 	untouched(t)
 	before := footprint(t)
-	mpcc(t, "load", victim, "--default")
+	mpcc(t, "load", v.id, "--default")
 	var changes []string
-	for n := 1; !slices.Contains(changes, "remove "+victim); n++ {
+	for n := 1; !slices.Contains(changes, "remove "+v.name); n++ {
 		var ended bool
-		if changes, ended = killed(t, nth(n), "unload", victim); ended {
+		if changes, ended = killed(t, nth(n), "unload", v.id); ended {
 			t.Fatalf("unloaded without a change that removes it: %q", changes)
 		}
 		understood(t, changes)
-		if changes[n-1] != "remove "+victim {
-			mpcc(t, "load", victim, "--default")
-			if now := machineDefault(t); now != victim {
+		if changes[n-1] != "remove "+v.name {
+			mpcc(t, "load", v.id, "--default")
+			if now := v.machineDefault(t); now != v.name {
 				t.Errorf("killed after %q, loaded again: the default is %s", changes, now)
 			}
 		}
 	}
-	met(t, changes, "write tcp_congestion_control", "remove defaults.json", "remove "+victim)
+	met(t, changes, "write "+filepath.Base(v.setting), "remove defaults.json", "remove "+v.name)
 	mpcc(t, "unload", "--all")
 	cleaned(t, before, changes)
 }
@@ -334,7 +368,7 @@ func TestKilledSweep(t *testing.T) {
 		return pins == 7
 	}
 	for n := 1; ; n++ {
-		if made, ended := killed(t, pinned, "load", victim); ended {
+		if made, ended := killed(t, pinned, "load", "dts"); ended {
 			t.Fatalf("the maps were not pinned: %q", made)
 		}
 		changes, ended := killed(t, nth(n), "unload", "--all")
@@ -350,28 +384,30 @@ func TestKilledSweep(t *testing.T) {
 
 // A killed switch leaves the old programs or the new ones under the name, and at most the default with
 // the old ones, until it is set again.
-func TestKilledSwitch(t *testing.T) {
-	rareDefault(t)
+func TestKilledSwitch(t *testing.T) { each(t, killedSwitch) }
+
+func killedSwitch(t *testing.T, v victim) {
+	v.rareDefault(t)
 	untouched(t)
-	mpcc(t, "load", victim, "--default")
+	mpcc(t, "load", v.id, "--default")
 	for n := 1; ; n++ {
-		changes, ended := killed(t, nth(n), "switch", victim)
+		changes, ended := killed(t, nth(n), "switch", v.id)
 		understood(t, changes)
-		if now := machineDefault(t); now != victim {
+		if now := v.machineDefault(t); now != v.name {
 			t.Errorf("killed after %q: the default is %s", changes, now)
 		}
-		mpcc(t, "load", victim, "--default")
+		mpcc(t, "load", v.id, "--default")
 		var programs []string
 		if !eventually(10*time.Second, func() bool {
-			programs = structOps(t)[victim]
+			programs = structOps(t)[v.name]
 			return len(programs) == 1
 		}) {
 			t.Errorf("killed after %q: struct_ops maps %q of that name", changes, programs)
 		}
 		if ended {
-			met(t, changes, "update", "write tcp_congestion_control")
+			met(t, changes, v.switched...)
 			break
 		}
 	}
-	mpcc(t, "unload", victim)
+	mpcc(t, "unload", v.id)
 }

@@ -103,10 +103,11 @@ func eventually(timeout time.Duration, what func() bool) bool {
 
 // status is `mpcc status -j`, as far as the tests read it.
 type status struct {
-	Subflows []live
-	Totals   []total
-	Unpriced []unpriced
-	Lost     struct{ Subflows, Totals, Siblings uint64 }
+	Subflows    []live
+	Totals      []total
+	Connections []connection
+	Unpriced    []unpriced
+	Lost        struct{ Subflows, Totals, Siblings uint64 }
 }
 
 type unpriced struct {
@@ -134,6 +135,27 @@ type live struct {
 	Retrans       uint64  `json:"segments_retransmitted"`
 	Coupling      float64
 	Updated       float64 `json:"updated_seconds_ago"`
+}
+
+// connection is one under a packet scheduler.
+type connection struct {
+	Token     string
+	Scheduler string
+	Netns     string `json:"netns_name"`
+	Decisions uint64
+	Subflows  []scheduled
+}
+
+type scheduled struct {
+	SubflowID uint32 `json:"subflow_id"`
+	LocalID   uint8  `json:"local_id"`
+	RemoteID  uint8  `json:"remote_id"`
+	Interface string
+	Backup    bool
+	Allowed   bool
+	Bytes     uint64
+	Share     float64
+	Chosen    uint64
 }
 
 type total struct {

@@ -167,12 +167,32 @@ func TestDefaultOfNamespaces(t *testing.T) {
 
 // While programs are replaced the name is always there, and always to be had.
 func TestSwitchNeverLosesTheName(t *testing.T) {
+	t.Run("cc", func(t *testing.T) {
+		switchNeverLoses(t, "dts", func() error {
+			fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, unix.IPPROTO_MPTCP)
+			if err != nil {
+				return err
+			}
+			defer unix.Close(fd)
+			return unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, "dts")
+		})
+	})
+	t.Run("sched", func(t *testing.T) {
+		withSchedulers(t)
+		// The kernel looks the name up, as it does for a new connection.
+		files, name := kindOf("sched/minrtt")
+		switchNeverLoses(t, "sched/minrtt", func() error { return os.WriteFile(files.standard, []byte(name), 0) })
+	})
+}
+
+func switchNeverLoses(t *testing.T, id string, use func() error) {
 	const switches = 6
 	untouched(t)
-	earlier := structOps(t)["dts"]
-	mpcc(t, "load", "dts")
+	files, name := kindOf(id)
+	earlier := structOps(t)[name]
+	mpcc(t, "load", id)
 	ctx, stop := context.WithCancel(t.Context())
-	var polls, sockets atomic.Int64
+	var polls, uses atomic.Int64
 	var group sync.WaitGroup
 	poll := func(count *atomic.Int64, works func() error) {
 		group.Go(func() {
@@ -187,31 +207,24 @@ func TestSwitchNeverLosesTheName(t *testing.T) {
 		})
 	}
 	poll(&polls, func() error {
-		names, err := os.ReadFile("/proc/sys/net/ipv4/tcp_available_congestion_control")
-		if err == nil && !slices.Contains(strings.Fields(string(names)), "dts") {
+		names, err := os.ReadFile(files.available)
+		if err == nil && !slices.Contains(strings.Fields(string(names)), name) {
 			t.Errorf("offered are %s", names)
 		}
 		return err
 	})
-	poll(&sockets, func() error {
-		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, unix.IPPROTO_MPTCP)
-		if err != nil {
-			return err
-		}
-		defer unix.Close(fd)
-		return unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, "dts")
-	})
+	poll(&uses, use)
 	for range switches {
-		mpcc(t, "switch", "dts")
+		mpcc(t, "switch", id)
 	}
 	stop()
 	group.Wait()
-	t.Logf("%d looks and %d sockets during %d switches", polls.Load(), sockets.Load(), switches)
-	if polls.Load() < 100*switches || sockets.Load() < 100*switches {
+	t.Logf("%d looks and %d uses during %d switches", polls.Load(), uses.Load(), switches)
+	if polls.Load() < 100*switches || uses.Load() < 100*switches {
 		t.Error("too few to have met a gap")
 	}
-	programs(t, "dts", earlier, 1)
-	mpcc(t, "unload", "dts")
+	programs(t, name, earlier, 1)
+	mpcc(t, "unload", id)
 }
 
 // Several at once, of the same and of different names: one link each, and no complaint.

@@ -39,6 +39,7 @@ func runScripts(t *testing.T, folder string) {
 	}
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
+			t.Cleanup(func() { withoutSchedulers(t) })
 			untouched(t)
 			testscript.RunT(serial{t}, testscript.Params{
 				Files:               []string{file},
@@ -86,44 +87,74 @@ func scriptAttach(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: attach NAME")
 	}
-	entry, err := catalog.Find(args[0])
+	detach, err := attach(args[0])
 	ts.Check(err)
+	ts.Defer(detach)
+}
+
+// attach attaches an algorithm without mpcc's doing, as if another program had.
+func attach(id string) (detach func(), err error) {
+	entry, err := catalog.Find(id)
+	if err != nil {
+		return nil, err
+	}
 	spec, err := entry.Spec()
-	ts.Check(err)
+	if err != nil {
+		return nil, err
+	}
 	for _, m := range spec.Maps {
 		m.Pinning = ebpf.PinNone
 	}
 	coll, err := ebpf.NewCollection(spec)
-	ts.Check(err)
-	ts.Defer(coll.Close)
+	if err != nil {
+		return nil, err
+	}
+	defer coll.Close()
 	l, err := link.AttachStructOps(link.StructOpsOptions{Map: coll.Maps[entry.Name]})
-	ts.Check(err)
-	ts.Defer(func() { l.Close() })
+	if err != nil {
+		return nil, err
+	}
+	return func() { l.Close() }, nil
 }
 
-// default NAMESPACE CC wants this default in a namespace of ip netns, or with "-" in the machine's own.
+// settings are the kernel's files of a kind of algorithm.
+type settings struct{ available, standard string }
+
+// kindOf takes sched/NAME apart; a bare name is a congestion control's.
+func kindOf(id string) (settings, string) {
+	if name, ok := strings.CutPrefix(id, "sched/"); ok {
+		return settings{"/proc/sys/net/mptcp/available_schedulers", "/proc/sys/net/mptcp/scheduler"}, name
+	}
+	return settings{
+		"/proc/sys/net/ipv4/tcp_available_congestion_control", "/proc/sys/net/ipv4/tcp_congestion_control",
+	}, id
+}
+
+// default NAMESPACE [sched/]NAME wants this default in a namespace of ip netns, or with "-" in the machine's own.
 func scriptDefault(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
-		ts.Fatalf("usage: default NAMESPACE CC")
+		ts.Fatalf("usage: default NAMESPACE [sched/]NAME")
 	}
-	command := []string{"cat", "/proc/sys/net/ipv4/tcp_congestion_control"}
+	files, want := kindOf(args[1])
+	command := []string{"cat", files.standard}
 	if args[0] != "-" {
 		command = append([]string{"ip", "netns", "exec", args[0]}, command...)
 	}
 	ts.Check(ts.Exec(command[0], command[1:]...))
-	if got := strings.TrimSpace(ts.ReadFile("stdout")); got != args[1] {
-		ts.Fatalf("the default of %s is %s, want %s", args[0], got, args[1])
+	if got := strings.TrimSpace(ts.ReadFile("stdout")); got != want {
+		ts.Fatalf("the default of %s is %s, want %s", args[0], got, want)
 	}
 }
 
-// offered NAME wants the kernel to offer it; "! offered" wants it not to, at once.
+// offered [sched/]NAME wants the kernel to offer it; "! offered" wants it not to, at once.
 func scriptOffered(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) != 1 {
-		ts.Fatalf("usage: [!] offered NAME")
+		ts.Fatalf("usage: [!] offered [sched/]NAME")
 	}
-	names, err := os.ReadFile("/proc/sys/net/ipv4/tcp_available_congestion_control")
+	files, want := kindOf(args[0])
+	names, err := os.ReadFile(files.available)
 	ts.Check(err)
-	if slices.Contains(strings.Fields(string(names)), args[0]) == neg {
+	if slices.Contains(strings.Fields(string(names)), want) == neg {
 		ts.Fatalf("offered are %s", names)
 	}
 }
