@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path"
+	"slices"
 	"strings"
 )
 
@@ -92,7 +93,7 @@ func (h host) signedOnly() bool {
 		strings.Contains(h.read("/sys/kernel/security/lockdown"), "[integrity]")
 }
 
-// checkBuild says all that is missing to build the module, with the packages that have it.
+// checkBuild says all that is missing to build the module, in one line with the packages that have it.
 func (h host) checkBuild() error {
 	var lacks []lack
 	need := func(there bool, what, pkg string) {
@@ -109,7 +110,7 @@ func (h host) checkBuild() error {
 	headers := "linux-headers-" + h.release
 	config := h.read(path.Join(build, "include/config/auto.conf"))
 	if config == "" {
-		need(false, "no headers of this kernel ("+build+")", headers)
+		need(false, "no "+build+" (the headers of this kernel)", headers)
 	} else {
 		for option, why := range map[string]string{
 			"CONFIG_DEBUG_INFO_BTF_MODULES": "modules have no BTF",
@@ -119,28 +120,28 @@ func (h host) checkBuild() error {
 				return unsupported{fmt.Errorf("this kernel (%s) is built without %s: %s", h.release, option, why)}
 			}
 		}
-		need(h.exists(path.Join(build, "vmlinux")), "no vmlinux in "+build+", from which the module's BTF is made", headers)
+		need(h.exists(path.Join(build, "vmlinux")), "no vmlinux in "+build+" (the module's BTF is made from it)", headers)
 		need(h.exists(path.Join(build, "tools/bpf/resolve_btfids/resolve_btfids")), "no resolve_btfids in "+build, headers)
 		compiler := compilerOf(config)
-		need(tool(compiler), "no "+compiler+", the compiler of this kernel", compiler)
+		need(tool(compiler), "no "+compiler+" (this kernel's compiler)", compiler)
 	}
 	need(tool("make"), "no make", "make")
 	need(tool("strip"), "no strip", "binutils")
-	need(tool("pahole"), "no pahole, which makes the module's BTF", "dwarves")
+	need(tool("pahole"), "no pahole (it makes the module's BTF)", "dwarves")
 	need(tool("modprobe") && tool("depmod"), "no modprobe and depmod", "kmod")
-	need(!h.signedOnly() || tool("dkms"), "no DKMS to sign the module with (this kernel loads signed modules only)", "dkms")
+	need(!h.signedOnly() || tool("dkms"), "no dkms (it signs the module, and this kernel loads no other)", "dkms")
 	if lacks == nil {
 		return nil
 	}
-	var errs []error
-	var pkgs []string
+	var whats, pkgs []string
 	for _, l := range lacks {
-		errs = append(errs, errors.New(l.what))
-		if !strings.Contains(strings.Join(pkgs, " ")+" ", l.pkg+" ") {
+		whats = append(whats, l.what)
+		if !slices.Contains(pkgs, l.pkg) {
 			pkgs = append(pkgs, l.pkg)
 		}
 	}
-	return errors.Join(append(errs, fmt.Errorf("install them: apt install %s", strings.Join(pkgs, " ")))...)
+	return fmt.Errorf("cannot build the module for Linux %s: there is %s; on Debian: apt install %s",
+		h.release, strings.Join(whats, ", "), strings.Join(pkgs, " "))
 }
 
 // compilerOf is the command of the compiler that a kernel's configuration names.

@@ -136,7 +136,7 @@ func Install(ctx context.Context, progress func(string)) (changed bool, err erro
 		return changed, nil
 	}
 	if s.Loaded != "" {
-		if err := unload(ctx); err != nil {
+		if err := unload(); err != nil {
 			return changed, fmt.Errorf("the module is installed, but another version of it is loaded: %w", err)
 		}
 	}
@@ -155,7 +155,7 @@ func Remove(ctx context.Context) (changed bool, err error) {
 		return false, err
 	}
 	if s.Loaded != "" {
-		if err := unload(ctx); err != nil {
+		if err := unload(); err != nil {
 			return false, err
 		}
 	}
@@ -295,14 +295,16 @@ func load(ctx context.Context) error {
 }
 
 // unload waits a little: the kernel lets a detached table go some time later.
-func unload(ctx context.Context) error {
+func unload() error {
 	for end := time.Now().Add(5 * time.Second); ; time.Sleep(200 * time.Millisecond) {
-		err := run(command(ctx, "modprobe", "-r", Name))
-		if err == nil || time.Now().After(end) {
-			if err != nil {
-				err = fmt.Errorf("%s is in use: unload its schedulers (mpcc unload) and end the connections that run them (mpcc status): %w", Name, err)
-			}
-			return err
+		err := unix.DeleteModule(Name, unix.O_NONBLOCK)
+		switch {
+		case err == nil:
+			return nil
+		case err != unix.EWOULDBLOCK:
+			return fmt.Errorf("unload %s: %w", Name, err)
+		case time.Now().After(end):
+			return fmt.Errorf("%s is in use: unload its schedulers (mpcc unload) and end the connections that run them (mpcc status)", Name)
 		}
 	}
 }
