@@ -90,7 +90,8 @@ userspace path manager (net.mptcp.pm_type=1) the flag is the single subflow's. d
 		if err := steerable(ns); err != nil {
 			return err
 		}
-		ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, unix.SIGTERM, unix.SIGHUP)
+		// SIGPIPE comes where nobody reads the output any more.
+		ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, unix.SIGTERM, unix.SIGHUP, unix.SIGPIPE)
 		defer stop()
 		return steer.Run(ctx, config)
 	}

@@ -143,7 +143,7 @@ func TestBackupFallsSilent(t *testing.T) {
 // Under a userspace path manager a subflow of one connection falls silent, and not that of another.
 func TestSubflowBackup(t *testing.T) {
 	p := newTwoPaths(t, 20e6)
-	var release func() error
+	var release func()
 	if err := p.sender.Do(func() (err error) {
 		release, err = pmtest.Take()
 		return err

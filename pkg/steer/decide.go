@@ -139,6 +139,9 @@ func (c *connection) judge(o Objective, now time.Time, subflows []seen, tariffs 
 		return
 	}
 	choosable := slices.DeleteFunc(slices.Clone(subflows), func(s seen) bool { return s.foreign })
+	if len(choosable) < 2 {
+		return // what has nothing else the kernel uses, backup or not
+	}
 	verdict := &Verdict{Token: subflows[0].Token}
 	for _, s := range choosable {
 		if s.SRTT == 0 || s.MSS == 0 || s.BytesAcked < measuredBytes || time.Duration(s.Age) < measuredRTTs*c.pause {

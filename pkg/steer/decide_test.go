@@ -147,7 +147,9 @@ func TestSeveralConnections(t *testing.T) {
 	b.add(7, 2, 5)
 	b.want(t, "one", time.Second, 2)
 	b.add(8, 2, 5)
-	b.want(t, "one that has nothing else", time.Second)
+	b.want(t, "beside one that has nothing else", time.Second, 2)
+	b.add(8, 1, 0.5) // for it 3G is the cheaper one
+	b.want(t, "beside one that wants the other", time.Second)
 	b.flows = b.flows[:2]
 	b.want(t, "alone again", time.Second, 2)
 

@@ -302,7 +302,13 @@ func TestSteerKeepsTheUsersFlags(t *testing.T) {
 		t.Errorf("with the cheap path in use: %+v", c)
 	}
 	must(t, "ip", "-n", n.client.Namespace(), "mptcp", "endpoint", "change", n.paths[0].Addr(n.client).String(), "backup")
-	s.end(t, syscall.SIGTERM)
+	// It ends where the maps do.
+	mpcc(t, "unload", "--all")
+	<-s.done
+	err := s.cmd.Wait()
+	if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() != 3 {
+		t.Errorf("without maps it ends with %v: %s", err, s.complaint.String())
+	}
 	if after := [2]string{flags(t, n.client, n.paths[0]), flags(t, n.client, n.paths[1])}; after != before {
 		t.Errorf("the endpoints are %q, were %q", after, before)
 	}
@@ -312,7 +318,7 @@ func TestSteerKeepsTheUsersFlags(t *testing.T) {
 // Under a userspace path manager it is the single subflow that becomes a backup.
 func TestSteerSingleSubflows(t *testing.T) {
 	n := newUnequal(t)
-	var release func() error
+	var release func()
 	err := n.client.Do(func() (err error) {
 		release, err = pmtest.Take()
 		return err

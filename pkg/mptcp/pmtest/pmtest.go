@@ -17,7 +17,7 @@ import (
 )
 
 // Take makes new connections of the thread's network namespace its own until release.
-func Take() (release func() error, err error) {
+func Take() (release func(), err error) {
 	family, err := netlink.GenlFamilyGet("mptcp_pm")
 	if err != nil {
 		return nil, err
@@ -40,7 +40,7 @@ func Take() (release func() error, err error) {
 	if err != nil {
 		return nil, errors.Join(err, unix.Close(fd))
 	}
-	return func() error { return unix.Close(fd) }, nil
+	return func() { _ = unix.Close(fd) }, nil
 }
 
 // Join opens a subflow of a connection, from an address that gets the id.
