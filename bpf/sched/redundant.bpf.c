@@ -121,9 +121,10 @@ static __always_inline void look(struct mptcp_sock *msk, struct mpcc_scene *s)
 #define sched_look look
 
 /* After a decision to send, the timer goes off at once, for the copies. */
-static __always_inline int answer(struct mptcp_sock *msk, struct mpcc_scene *s, int result)
+static __always_inline int answer(struct mptcp_sock *msk, struct mpcc_scene *s, bool reinject,
+				  int result)
 {
-	if (!s->demand.reinject) {
+	if (!reinject) {
 		if (s->count > 1)
 			sched_set_timeout(msk, 1);
 		return result;

@@ -7,7 +7,7 @@
  *   sched_look(msk, scene)   adds to the scene before the decision
  *   sched_allowed(lane)      whether it is in the set that may be used: 1
  *   sched_chose(scene)       whether it has just chosen a set, to be shown
- *   sched_answer(msk, scene, result)   what it answers, and does, last: result
+ *   sched_answer(msk, scene, reinject, result)   what it answers, and does, last: result
  *
  * A connection's scene is kept in its own storage, which goes with it; without memory for that the first
  * subflow that may send does, and the connection goes on. The kernel calls with the connection's lock
@@ -27,7 +27,7 @@
 #define sched_look(msk, scene)
 #endif
 #ifndef sched_answer
-#define sched_answer(msk, scene, result) result
+#define sched_answer(msk, scene, reinject, result) result
 #endif
 #ifndef sched_allowed
 #define sched_allowed(lane) 1
@@ -247,6 +247,8 @@ static __noinline int read_lane(struct sched_state *st, struct mptcp_sock *msk,
 	struct sched_lane_state *seen;
 	struct mpcc_lane *l;
 
+	/* The compiler knows that it is; the verifier does not. */
+	barrier_var(i);
 	if (!st || !subflow || i >= MPCC_MAX_SUBFLOWS)
 		return 0;
 	l = &st->scene.lanes[i];
@@ -344,6 +346,7 @@ static __noinline int show_lane(struct sched_state *st, struct mptcp_subflow_con
 	const struct tcp_sock *tp;
 	const struct mpcc_lane *l;
 
+	barrier_var(i);
 	if (!st || !subflow || i >= MPCC_MAX_SUBFLOWS)
 		return 0;
 	c = connection_entry(st);
@@ -469,7 +472,7 @@ static __always_inline int sched_choose(struct mptcp_sock *msk, bool reinject)
 	show_connection(st, msk);
 	if (sched_chose(&st->scene))
 		show_choice(st);
-	return sched_answer(msk, &st->scene, result);
+	return sched_answer(msk, &st->scene, reinject, result);
 }
 
 /* A connection is not entered before its first decision: only then has it a token. */
