@@ -279,7 +279,7 @@ func (v victim) rareDefault(t *testing.T) {
 }
 
 // Whatever a killed load leaves, unload --all takes away.
-func TestKilledLoadIsTakenAway(t *testing.T) { each(t, killedLoadIsTakenAway) }
+func TestOneKernelKilledLoadIsTakenAway(t *testing.T) { each(t, killedLoadIsTakenAway) }
 
 func killedLoadIsTakenAway(t *testing.T, v victim) {
 	v.rareDefault(t)
@@ -300,7 +300,7 @@ func killedLoadIsTakenAway(t *testing.T, v victim) {
 }
 
 // Load goes on from what killed loads leave, one on top of the other.
-func TestKilledLoadIsCompleted(t *testing.T) { each(t, killedLoadIsCompleted) }
+func TestOneKernelKilledLoadIsCompleted(t *testing.T) { each(t, killedLoadIsCompleted) }
 
 func killedLoadIsCompleted(t *testing.T, v victim) {
 	v.rareDefault(t)
@@ -328,7 +328,7 @@ func killedLoadIsCompleted(t *testing.T, v victim) {
 }
 
 // A killed unload can be taken back, or done again.
-func TestKilledUnload(t *testing.T) { each(t, killedUnload) }
+func TestOneKernelKilledUnload(t *testing.T) { each(t, killedUnload) }
 
 func killedUnload(t *testing.T, v victim) {
 	v.rareDefault(t)
@@ -355,7 +355,7 @@ func killedUnload(t *testing.T, v victim) {
 }
 
 // The maps, of which a killed load leaves them all, can be removed in several goes.
-func TestKilledSweep(t *testing.T) {
+func TestOneKernelKilledSweep(t *testing.T) {
 	untouched(t)
 	before := footprint(t)
 	pinned := func(changes []string) bool {
@@ -384,7 +384,7 @@ func TestKilledSweep(t *testing.T) {
 
 // A killed switch leaves the old programs or the new ones under the name, and at most the default with
 // the old ones, until it is set again.
-func TestKilledSwitch(t *testing.T) { each(t, killedSwitch) }
+func TestOneKernelKilledSwitch(t *testing.T) { each(t, killedSwitch) }
 
 func killedSwitch(t *testing.T, v victim) {
 	v.rareDefault(t)

@@ -120,7 +120,7 @@ func acked(t *testing.T, h *netlab.Host) (bytes uint64) {
 
 // The default reaches connections that choose nothing, in namespaces other than the machine's too, and
 // switch reaches the default.
-func TestDefaultOfNamespaces(t *testing.T) {
+func TestOneKernelDefaultOfNamespaces(t *testing.T) {
 	untouched(t)
 	earlier := structOps(t)["dts"]
 	n := newTwoPaths(t, [2]netlab.Shape{})
@@ -228,7 +228,7 @@ func switchNeverLoses(t *testing.T, id string, use func() error) {
 }
 
 // Several at once, of the same and of different names: one link each, and no complaint.
-func TestLoadersAtOnce(t *testing.T) {
+func TestOneKernelLoadersAtOnce(t *testing.T) {
 	untouched(t)
 	names := []string{"dts", "lia", "olia", "dts", "lia", "olia"}
 	var group sync.WaitGroup

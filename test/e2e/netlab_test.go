@@ -153,7 +153,7 @@ type dialer func(context.Context, netip.AddrPort, string) (*net.TCPConn, error)
 
 func near(got, want, tolerance time.Duration) bool { return (got - want).Abs() <= tolerance }
 
-func TestNetlabDelay(t *testing.T) {
+func TestOneKernelNetlabDelay(t *testing.T) {
 	w := newWire(t, netlab.LinkOpts{
 		AtoB: netlab.Shape{Delay: 30 * time.Millisecond},
 		BtoA: netlab.Shape{Delay: 10 * time.Millisecond},
@@ -169,7 +169,7 @@ func TestNetlabDelay(t *testing.T) {
 	}
 }
 
-func TestNetlabJitter(t *testing.T) {
+func TestOneKernelNetlabJitter(t *testing.T) {
 	w := newWire(t, netlab.LinkOpts{
 		AtoB: netlab.Shape{Delay: 30 * time.Millisecond, Jitter: 10 * time.Millisecond},
 	})
@@ -180,7 +180,7 @@ func TestNetlabJitter(t *testing.T) {
 	}
 }
 
-func TestNetlabLoss(t *testing.T) {
+func TestOneKernelNetlabLoss(t *testing.T) {
 	const n = 3000
 	w := newWire(t, netlab.LinkOpts{})
 	w.probe(t, 1, 0) // the neighbours find each other, which a loss would hold up for a second
@@ -207,7 +207,7 @@ func TestNetlabLoss(t *testing.T) {
 
 // The rate is reached through the delay, and the queue holds what was asked
 // for on top of what is in flight: a reno flow fills it up and no further.
-func TestNetlabRateDelayAndQueue(t *testing.T) {
+func TestOneKernelNetlabRateDelayAndQueue(t *testing.T) {
 	const (
 		rate  = 10e6
 		queue = 60
@@ -251,7 +251,7 @@ func TestNetlabRateDelayAndQueue(t *testing.T) {
 
 // An MPTCP connection fills two paths, and ss and the socket tell the same of
 // it once it rests.
-func TestNetlabTwoPaths(t *testing.T) {
+func TestOneKernelNetlabTwoPaths(t *testing.T) {
 	const rate = 10e6
 	w := newWire(t, netlab.LinkOpts{
 		AtoB: netlab.Shape{Rate: rate, Delay: 10 * time.Millisecond},
