@@ -23,7 +23,7 @@ var kernelFlag = flag.String("kernel", strings.Join(Labels(), ","), "labels of t
 
 // perKernel bounds the tests of one kernel. The tests inside get a little
 // less, so that one that hangs ends with Go's dump of its goroutines.
-const perKernel = 20 * time.Minute
+const perKernel = 28 * time.Minute
 
 // expectedSkips lists, by kernel, the tests of test/e2e that skip there.
 var expectedSkips = map[string][]string{}
