@@ -64,32 +64,32 @@ func (d *decoder) check(s *Scenario) {
 func (d *decoder) names(s *Scenario) {
 	taken := map[string]bool{}
 	name := func(field any, noun, name string) {
-		if taken[noun+name] {
+		if taken[noun+" "+name] {
 			d.at(field, "there is another %s %s: give it a name of its own", noun, name)
 		}
-		taken[noun+name] = true
+		taken[noun+" "+name] = true
 	}
 	for i := range s.Hosts {
 		h := &s.Hosts[i]
-		name(&h.Name, "host or router ", string(h.Name))
+		name(&h.Name, "host or router", string(h.Name))
 		if h.Count != nil {
 			for n := range *h.Count {
-				name(&h.Name, "host or router ", string(numbered(h.Name, n)))
+				name(&h.Name, "host or router", string(numbered(h.Name, n)))
 			}
 		}
 	}
 	for i := range s.Routers {
-		name(&s.Routers[i], "host or router ", string(s.Routers[i]))
+		name(&s.Routers[i], "host or router", string(s.Routers[i]))
 	}
 	for i := range s.Generate {
-		name(&s.Generate[i].Name, "host or router ", string(s.Generate[i].Name))
+		name(&s.Generate[i].Name, "host or router", string(s.Generate[i].Name))
 	}
 	for i := range s.Links {
 		l := &s.Links[i]
 		if strings.HasSuffix(string(l.Name), "-back") {
 			d.at(&l.Name, "link %s: results call the way back of a link NAME-back: use another name", l.Name)
 		}
-		name(&l.Name, "link ", string(l.Name))
+		name(&l.Name, "link", string(l.Name))
 	}
 }
 

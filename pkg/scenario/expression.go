@@ -77,7 +77,7 @@ func compute(code string, env map[string]any) (string, error) {
 	if err != nil {
 		// Below the first line it draws where in the expression.
 		why, _, _ := strings.Cut(err.Error(), "\n")
-		why, _, _ = strings.Cut(why, " (1:")
+		why, _, _ = strings.Cut(strings.TrimPrefix(why, "runtime error: "), " (1:")
 		return "", fmt.Errorf("$(%s): %s: there are the variables %s, and the functions %s",
 			code, why, strings.Join(slices.Sorted(maps.Keys(env)), ", "), strings.Join(functions, ", "))
 	}

@@ -85,7 +85,9 @@ func Parse(path string, text []byte) (*File, error) {
 	}
 	f := &File{text: text, path: path, root: root}
 	d, first := f.decode(nil)
-	d.sweep(first)
+	if len(d.problems) == 0 {
+		d.sweep(first)
+	}
 	if err := d.err(); err != nil {
 		return nil, err
 	}
@@ -136,7 +138,8 @@ func parseYAML(path string, text []byte) (*yaml.Node, error) {
 	if m := yamlPlace.FindStringSubmatch(err.Error()); m != nil && m[1] != "" {
 		line, _ = strconv.Atoi(m[1])
 	}
-	return nil, fail(line, "no YAML: %s", yamlPlace.ReplaceAllString(err.Error(), ""))
+	// The library's lines are those where it began to look.
+	return nil, fail(line, "no YAML, here or further down: %s", yamlPlace.ReplaceAllString(err.Error(), ""))
 }
 
 // decode reads the file with the variables of env. With nil, only what does not vary is read.
