@@ -167,7 +167,16 @@ const namespaceDir = "/run/netns"
 
 func namespacePrefix(id string) string { return "mpcc-" + id + "-" }
 
-// removeNamespaces removes the namespaces of lab id and names them. It goes by
+// filesDir has the folders of labs.
+const filesDir = "/run/mpcc/files"
+
+// Folder makes a folder for files of programs in the lab, which go with it.
+func (h *Host) Folder() (string, error) {
+	path := filepath.Join(filesDir, h.lab.id, h.name)
+	return path, os.MkdirAll(path, 0o755)
+}
+
+// removeNamespaces removes the namespaces and files of lab id and names the former. It goes by
 // what is there rather than by what a Lab remembers: a half-made one counts.
 func removeNamespaces(id string) ([]string, error) {
 	paths, err := filepath.Glob(filepath.Join(namespaceDir, namespacePrefix(id)+"*"))
@@ -184,7 +193,7 @@ func removeNamespaces(id string) ([]string, error) {
 		}
 		removed = append(removed, name)
 	}
-	return removed, failed
+	return removed, errors.Join(failed, os.RemoveAll(filepath.Join(filesDir, id)))
 }
 
 // removeNamespace takes a namespace's name away, and with it the namespace.

@@ -63,13 +63,12 @@ func (s Shape) tc(dev string, netem bool) (kinds string, script []string) {
 	}
 	switch {
 	case s.RED != nil:
-		// A bucket of 10 ms bridges late timers; while packets wait it is empty.
-		add("tbf rate %dbit burst %d limit %d", s.Rate, max(2*frame, s.Rate/8/100), s.RED.limit())
+		add("tbf rate %dbit burst %d limit %d", s.Rate, bucket(s.Rate), s.RED.limit())
 		for _, line := range s.RED.tc(s.Rate) {
 			add("%s", line)
 		}
 	case s.QueueBytes > 0:
-		add("tbf rate %dbit burst %d limit %d", s.Rate, max(2*frame, s.Rate/8/100), s.QueueBytes)
+		add("tbf rate %dbit burst %d limit %d", s.Rate, bucket(s.Rate), s.QueueBytes)
 	case netem:
 		add("netem rate %dbit limit %d", s.Rate, queue)
 	default:
@@ -79,6 +78,10 @@ func (s Shape) tc(dev string, netem bool) (kinds string, script []string) {
 	}
 	return kinds, script
 }
+
+// bucket is 50 ms of tokens, which bridge late timers of a busy machine; while
+// packets wait they are used up.
+func bucket(rate uint64) uint64 { return max(2*frame, rate/8/20) }
 
 // Handles of the qdiscs: of the one that delays, and of the first of those in
 // which packets wait for the rate.

@@ -184,6 +184,8 @@ type Server struct {
 	mu    sync.Mutex
 	flows map[uint64]*Flow
 	wait  sync.WaitGroup
+
+	webServer
 }
 
 // Listen starts a host's server.
@@ -205,6 +207,9 @@ func Listen(h *netlab.Host) (*Server, error) {
 func (s *Server) Close() error {
 	err := s.ln.Close()
 	s.wait.Wait()
+	if s.nginx != nil {
+		s.nginx.close()
+	}
 	return err
 }
 

@@ -113,10 +113,11 @@ func (m *measurement) links(ctx context.Context) error {
 }
 
 // prepareUsers gets hosts ready for their users.
-func (m *measurement) prepareUsers() error {
+func (m *measurement) prepareUsers() (err error) {
 	m.servers = map[scenario.Name]*traffic.Server{}
 	schedulers := map[scenario.Name]string{}
 	priced := map[scenario.Name]bool{}
+	alone := map[scenario.Name]*scenario.User{} // hosts of other people's programs
 	for i := range m.plan.Classes {
 		class := &m.plan.Classes[i]
 		for number, member := range class.Members {
@@ -134,6 +135,18 @@ func (m *measurement) prepareUsers() error {
 					return err
 				}
 			}
+			if foreign(class.User) {
+				for _, name := range []scenario.Name{member.From, member.To} {
+					if other, ok := alone[name]; ok && other != class.User {
+						return fmt.Errorf("host %s serves users of %s, whose programs take everything from it: give %s another host",
+							name, class.Kind, class.Name)
+					}
+					alone[name] = class.User
+					if err := m.net.hosts[name].Sysctl("net.ipv4.tcp_congestion_control", ccName(class.User)); err != nil {
+						return err
+					}
+				}
+			}
 			if !priced[member.From] {
 				priced[member.From] = true
 				if err := m.net.price(member.From); err != nil {
@@ -147,6 +160,11 @@ func (m *measurement) prepareUsers() error {
 			for _, at := range m.net.interfaces[member.From] {
 				for _, addr := range at.addrs {
 					u.interfaces[addr] = at.iface
+				}
+			}
+			if foreign(class.User) {
+				if u.maps, err = newMapped(m.net.hosts[member.From], class.User); err != nil {
+					return err
 				}
 			}
 			m.users = append(m.users, u)
@@ -166,6 +184,14 @@ func (m *measurement) prepareUsers() error {
 	}
 	return nil
 }
+
+// foreign says whether other people's programs have the users' sockets.
+func foreign(class *scenario.User) bool {
+	return class.Kind == scenario.TrafficHTTP || class.Kind == scenario.TrafficIperf3
+}
+
+// ccName is what the kernel calls the class's congestion control.
+func ccName(class *scenario.User) string { return strings.TrimPrefix(class.CC, string(catalog.CC)+"/") }
 
 // prepareHost sets what a sending host's sockets take from their namespace.
 func (n *network) prepareHost(name scenario.Name, class *scenario.User) error {
@@ -245,7 +271,7 @@ func (u *user) run(ctx context.Context, server *traffic.Server, c traffic.Config
 func (m *measurement) config(class *scenario.User, member scenario.Member) (traffic.Config, error) {
 	c := traffic.Config{
 		Client: m.net.hosts[member.From], Upload: class.Direction == "up",
-		Multipath: class.Transport == scenario.OverMPTCP, CC: strings.TrimPrefix(class.CC, string(catalog.CC)+"/"),
+		Multipath: class.Transport == scenario.OverMPTCP, CC: ccName(class),
 		SendBuffer: int(class.SendBuffer), ReceiveBuffer: int(class.ReceiveBuffer),
 	}
 	from, err := m.net.interfaceOf(member.From, class.Via)
@@ -269,8 +295,10 @@ func (m *measurement) config(class *scenario.User, member scenario.Member) (traf
 		c.Pattern = traffic.Bursts{
 			Rate: uint64(class.Rate), On: class.On.Std(), Off: class.Off.Std(), Shape: class.Alpha, UDP: udp,
 		}
-	default:
-		return c, fmt.Errorf("traffic %s is not there yet", class.Kind)
+	case scenario.TrafficHTTP:
+		c.Pattern = traffic.HTTP{Bytes: uint64(class.Size), Count: class.Files}
+	case scenario.TrafficIperf3:
+		c.Pattern = traffic.Iperf3{}
 	}
 	return c, nil
 }
@@ -409,6 +437,9 @@ func (m *measurement) measure(ctx context.Context, ended <-chan struct{}) error 
 			over = time.After(phases.Measure.Std())
 			doing = "measuring"
 		case <-sampling.C:
+			if err := m.readMaps(); err != nil {
+				return err
+			}
 			for _, u := range m.users {
 				if err := u.sample(time.Since(warm), m.samples.Write); err != nil {
 					return err
@@ -430,6 +461,9 @@ func (m *measurement) measure(ctx context.Context, ended <-chan struct{}) error 
 	}
 	if first.at.IsZero() {
 		return errors.New("all files were there before the measured phase began: shorten the warm-up, or take larger files")
+	}
+	if err := m.readMaps(); err != nil {
+		return err
 	}
 	last, err := m.count(rapl)
 	if err != nil {

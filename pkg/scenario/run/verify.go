@@ -3,6 +3,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -76,7 +77,7 @@ func verify(ctx context.Context, all []*direction) ([]result.Quality, error) {
 	for first := 0; first < len(all); {
 		// As many at once as the machine can carry.
 		last, sum := first, 0.0
-		for last < len(all) && (last == first || last-first < 8 && sum+float64(all[last].shape.Rate) < atOnce) {
+		for last < len(all) && (last == first || last-first < 4 && sum+float64(all[last].shape.Rate) < atOnce) {
 			sum += float64(all[last].shape.Rate)
 			last++
 		}
@@ -85,13 +86,15 @@ func verify(ctx context.Context, all []*direction) ([]result.Quality, error) {
 			wait.Go(func() { measured[i], failed[i] = all[i].verify(ctx) })
 		}
 		wait.Wait()
-		first = last
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		if err := errors.Join(failed[:last]...); err != nil {
-			return nil, err
+		for _, err := range failed[first:last] {
+			if err != nil {
+				return nil, err
+			}
 		}
+		first = last
 	}
 	return measured, nil
 }
@@ -170,6 +173,8 @@ type arrival struct {
 	sent, at time.Time
 }
 
+func (a arrival) delay() time.Duration { return a.at.Sub(a.sent) }
+
 func (d *direction) measure(ctx context.Context) (q result.Quality, err error) {
 	p, err := d.open()
 	if err != nil {
@@ -192,9 +197,12 @@ func (d *direction) measure(ctx context.Context) (q result.Quality, err error) {
 			q.Loss = nil // none was asked, none is there
 		}
 		if d.shape.Delay > 0 && len(small) > 0 {
-			slices.SortFunc(small, func(a, b arrival) int { return int(a.at.Sub(a.sent) - b.at.Sub(b.sent)) })
-			middle := small[len(small)/2]
-			delay := middle.at.Sub(middle.sent)
+			slices.SortFunc(small, func(a, b arrival) int { return cmp.Compare(a.delay(), b.delay()) })
+			// The machine can only add to a delay, jitter may take from it too.
+			delay := small[0].delay()
+			if d.shape.Jitter > 0 {
+				delay = small[len(small)/2].delay()
+			}
 			if d.shape.Rate > 0 {
 				delay -= frames(1, smallPayload+headers, d.shape.Rate)
 			}
@@ -204,15 +212,18 @@ func (d *direction) measure(ctx context.Context) (q result.Quality, err error) {
 	if d.shape.Rate == 0 || d.shape.Loss >= 50 {
 		return q, nil
 	}
-	took := max(150*time.Millisecond, frames(60, fullFrame, d.shape.Rate))
+	took := max(300*time.Millisecond, frames(60, fullFrame, d.shape.Rate))
 	gap := frames(1, fullFrame, 2*d.shape.Rate)
 	full, err := p.send(ctx, int(took/gap), fullFrame-headers, gap, d.shape.Delay+d.shape.Jitter+took)
 	if err != nil {
 		return q, err
 	}
-	// The first third may have passed at once, out of a bucket of tokens.
 	slices.SortFunc(full, func(a, b arrival) int { return a.at.Compare(b.at) })
-	full = full[len(full)/3:]
+	// The first may have passed at once, out of a bucket of tokens.
+	if len(full) > 0 {
+		from := full[0].at.Add(took / 3)
+		full = slices.DeleteFunc(full, func(a arrival) bool { return a.at.Before(from) })
+	}
 	if len(full) < 10 {
 		return q, fmt.Errorf("only %d frames arrived", len(full))
 	}

@@ -29,6 +29,7 @@ type user struct {
 	class      *scenario.User
 	number     int // in its class
 	interfaces map[netip.Addr]iface
+	maps       *mapped // of a user whose sockets another program has
 
 	mu       sync.Mutex
 	flow     *traffic.Flow // nil until it starts
@@ -138,7 +139,7 @@ func (u *user) update() {
 	for _, s := range u.order {
 		s.live = false
 	}
-	if u.flow == nil {
+	if u.flow == nil || u.maps != nil {
 		return
 	}
 	conn := u.flow.Sender()
@@ -224,6 +225,9 @@ const infinite = 0x7fffffff
 func (u *user) sample(at time.Duration, write func(result.Sample) error) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
+	if u.maps != nil {
+		return u.maps.sample(u, at, write)
+	}
 	u.update()
 	for _, s := range u.order {
 		if !s.live {
@@ -259,6 +263,9 @@ func (u *user) begin() {
 	if u.flow != nil {
 		u.mark.count = u.flow.Count()
 	}
+	if u.maps != nil {
+		u.maps.begin()
+	}
 	for _, s := range u.order {
 		s.mark = s.sum
 	}
@@ -284,6 +291,10 @@ func (u *user) result(start time.Time) result.User {
 		if row.Start >= 0 {
 			r.Transfers = append(r.Transfers, row)
 		}
+	}
+	if u.maps != nil {
+		r.Subflows, r.Energy = u.maps.result(u)
+		return r
 	}
 	delivered, mss := uint64(0), uint64(0)
 	for _, s := range u.order {
