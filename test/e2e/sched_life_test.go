@@ -99,7 +99,7 @@ func TestSchedulerUnderTraffic(t *testing.T) {
 	later.join(t, 2)
 	// The server's ends have sent nothing, and the namespace has the kernel's own.
 	prints(t, `^minrtt: the default of network namespace `+where+` is default again\n`+
-		`minrtt: unloaded; 2 live connections keep their programs until they close\n$`, "unload", "minrtt")
+		`minrtt: unloaded; 2 live connections keep its programs until they close\n$`, "unload", "minrtt")
 	programs(t, "minrtt", earlier, 2)
 	before := schedulers(t, n.client)
 	if !eventually(10*time.Second, func() bool {
@@ -187,7 +187,7 @@ func checkBytes(t *testing.T, n twoPaths, p pair) {
 }
 
 // A name that two kinds have, on the command line.
-func TestTwoAlgorithmsOfOneName(t *testing.T) {
+func TestOneKernelTwoAlgorithmsOfOneName(t *testing.T) {
 	withSchedulers(t)
 	untouched(t)
 	out, err := exec.Command(os.Getenv("MPCC_BIN"), "load", "cdd").CombinedOutput()
