@@ -63,6 +63,7 @@ generate: ## Compile the BPF programs and their Go bindings; write the tables
 	$(call bpf2go,bpf/obj,test/bench)
 	go run ./docs/gen >docs/algorithms.md
 	go run ./docs/gen/results
+	go run ./docs/gen/scenarios
 
 .PHONY: check-generated
 check-generated: ## Fail if a generated file is not what its sources give

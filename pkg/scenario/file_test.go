@@ -128,6 +128,7 @@ func TestBad(t *testing.T) {
 		{"rate: 10 Mbit/s, delay", "delay", ":", "a queue without a rate: nothing would ever wait in it"},
 		{"max: 10,", "max: 5,", ":", "max 5 is not above min 5"},
 		{"end: 20", "end: 8", ":", "end 8 is below max 10"},
+		{"end: 20", "end: 2000", ":", "the rise from max to end is flatter than the one before"},
 		{"{min: 5", "{per: 100 Mbit/s, min: 5", ":", "min is 0.5 packets at 10 Mbit/s: RED needs at least 1"},
 		{"energy: wlan", "energy: wifi", ":", "no energy profile wifi: there are wlan, 3g,"},
 		{"{link: umts}", "{link: each}", ":", "user has no link each: it has wlan, umts"},
@@ -158,7 +159,7 @@ func TestBad(t *testing.T) {
 		{"traffic: bulk", "traffic: bulk, transport: udp", ":", "phone: bulk traffic is not for udp"},
 		{"direction: down, traffic: http", "traffic: http", ":", "web: http traffic goes down: say direction: down"},
 		// Events
-		{"link: wlan, state", "link: wan, state", ":", "no link wan: there are wlan, umts, lan, each"},
+		{"link: wlan, state", "link: wan, state", ":", "no link wan: there are wlan, umts, lan, each-0, each-1, each-2"},
 		{"at: 5 s", "at: 11 s", ":", "the run is over after 11 s: let it come earlier"},
 		{", state: down", "", ":", "the event changes nothing: give state, rate, delay or loss"},
 		// Expectations
@@ -171,7 +172,7 @@ func TestBad(t *testing.T) {
 		{", over: n", "", ":", "lines need over"},
 		{"kind: published", "kind: guessed", ":", `"guessed" is not one of published, theory, optimum`},
 		{"kind: lines", "kind: pie", ":", `"pie" is not one of traces, box, bars, lines`},
-		{"kind: lines", "kind: traces", ":", `"path_goodput" is not one of cwnd, sequence, srtt, rate`},
+		{"kind: lines", "kind: traces", ":", "traces are of one of cwnd, sequence, srtt, rate, not of path_goodput"},
 		{"is: within", "is: near", ":", `"near" is not one of above, below, within`},
 		{", margin: 0.5", "", ":", "margin is for within, and within needs one above 0"},
 		{"is: within", "is: above", ":", "margin is for within"},

@@ -306,8 +306,8 @@ type Traffic struct {
 type Event struct {
 	// Since the start of the warm-up.
 	At Duration `yaml:"at" range:"0 s..24 h"`
-	// The link.
-	Link Name `yaml:"link"`
+	// The link; to one of several hosts of a kind, NAME-0, ….
+	Link LinkName `yaml:"link"`
 	// Takes the link away or brings it back.
 	State string `yaml:"state,omitempty" oneof:"up|down"`
 	// Its new rate.
