@@ -58,7 +58,7 @@ type Scenario struct {
 }
 
 // Axis is one variable of the sweep. The variables cc and scheduler are what the command line's --cc and
-// --scheduler replace.
+// --sched replace.
 type Axis struct {
 	// What expressions call it.
 	Name Variable `yaml:"name"`
