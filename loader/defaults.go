@@ -161,7 +161,8 @@ func (p *plug) renewDefaults(name string) error {
 
 // giveBack replaces every default that has to go by what was there before mpcc changed it or, where mpcc
 // did not (the user did, or a new namespace took over the machine's), by the machine's or the kernel's.
-// Records that are of no more use go: their namespace has ended, or its default is not mpcc's any more.
+// Records that are of no more use go: their namespace has ended, its default is not mpcc's any more, or
+// is what it was.
 func giveBack(hasToGo func(p *plug, name string) bool) (restored []Default, err error) {
 	records, err := readRecords()
 	if err != nil {
@@ -187,7 +188,7 @@ func giveBack(hasToGo func(p *plug, name string) bool) (restored []Default, err 
 				}
 				restored = append(restored, d)
 				now = d.Original
-			} else if original != "" && p.isOurs(now) {
+			} else if original != "" && original != now && p.isOurs(now) {
 				kept = append(kept, record{p.kind, ns.Inode, original})
 			}
 			if p.inherited && machine[p] == "" {
