@@ -144,9 +144,8 @@ func (d *decoder) pairs(n *yaml.Node, visit func(key, value *yaml.Node)) {
 // field is one key of a struct.
 type field struct {
 	reflect.StructField
-	key      string
-	needed   bool
-	embedded bool
+	key    string
+	needed bool
 }
 
 // fields lists the keys of a struct, those of inlined ones in their place.
