@@ -26,6 +26,9 @@ func main() {
 	if err := os.MkdirAll(*out, 0o755); err != nil {
 		log.Fatal(err)
 	}
+	if err := writeSchedulers(filepath.Join(*out, "sched")); err != nil {
+		log.Fatal(err)
+	}
 	for _, name := range reference.Names() {
 		text, err := vectors(name)
 		if err != nil {

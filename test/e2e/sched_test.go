@@ -1,0 +1,395 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"encoding/json"
+	"math"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mpcc/mpcc/pkg/mptcp"
+	"github.com/mpcc/mpcc/pkg/netlab"
+)
+
+// packetSchedulers are all that mpcc has.
+func packetSchedulers(t *testing.T) []string {
+	t.Helper()
+	var listed []struct{ Name string }
+	if err := json.Unmarshal(mpcc(t, "list", "-j"), &listed); err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, l := range listed {
+		if name, ok := strings.CutPrefix(l.Name, "sched/"); ok {
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 {
+		t.Fatal("mpcc list -j shows none")
+	}
+	return names
+}
+
+// loadSchedulers loads packet schedulers until the test ends.
+func loadSchedulers(t *testing.T, names ...string) {
+	t.Helper()
+	withSchedulers(t)
+	for i, name := range names {
+		names[i] = "sched/" + name
+	}
+	load(t, names...)
+}
+
+// schedule makes the connections to come of both hosts use a scheduler; "default" is the kernel's own.
+func (n twoPaths) schedule(t *testing.T, name string) {
+	t.Helper()
+	for _, h := range []*netlab.Host{n.client, n.server} {
+		if err := h.Sysctl("net.mptcp.scheduler", name); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// reverse is the connection seen from the server's end.
+func (p pair) reverse() pair { return pair{client: p.server, server: p.client, received: p.received} }
+
+// within waits for the transfer, but no longer.
+func (x transfer) within(t *testing.T, limit time.Duration) mptcp.Result {
+	t.Helper()
+	if !eventually(limit, x.done) {
+		t.Fatalf("the transfer has not ended after %v", limit)
+	}
+	return x.wait(t)
+}
+
+// Every scheduler moves content both ways at once, unharmed and without a stall, over paths that lose 2 %
+// and over paths of which one after the other is cut for a second:
+//
+//	        ┌── 20 Mbit/s, 10 ms ──┐
+//	client ─┤                      ├─ server
+//	        └── 20 Mbit/s, 30 ms ──┘
+//
+// At 2 % loss a Reno flow has 10 Mbit/s on the first path and 3 on the second, so 0.5 MB take half a second. 5 MB
+// take 1 s of both paths, and longer with the cuts. The kernel takes a path for dead after some timeouts
+// that double from 0.2 s, so a stall is what lasts many seconds more.
+func TestSchedulersNeverStall(t *testing.T) {
+	const limit = 40 * time.Second
+	names := packetSchedulers(t)
+	loadSchedulers(t, append([]string(nil), names...)...)
+	t.Run("all", func(t *testing.T) {
+		for _, name := range append(names, "default") {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				shapes := [2]netlab.Shape{
+					{Rate: 20e6, Delay: 5 * time.Millisecond, Queue: 60},
+					{Rate: 20e6, Delay: 15 * time.Millisecond, Queue: 100},
+				}
+				n := newTwoPaths(t, shapes)
+				n.schedule(t, name)
+				lose := func(path int, percent float64) {
+					shape := shapes[path]
+					shape.Loss = percent
+					for _, d := range []netlab.Dir{netlab.AtoB, netlab.BtoA} {
+						if err := n.paths[path].Set(d, shape); err != nil {
+							t.Fatal(err)
+						}
+					}
+				}
+				there, back := n.connect(t, "", ""), n.connect(t, "", "").reverse()
+				both := func(bytes int64, meanwhile func()) float64 {
+					start := time.Now()
+					under := []transfer{there.transfer(bytes), back.transfer(bytes)}
+					meanwhile()
+					for _, x := range under {
+						x.within(t, limit)
+					}
+					return time.Since(start).Seconds()
+				}
+				lose(0, 2)
+				lose(1, 2)
+				lossy := both(5e5, func() {})
+				lose(0, 0)
+				lose(1, 0)
+				cut := both(5e6, func() {
+					for path := range n.paths {
+						time.Sleep(300 * time.Millisecond)
+						lose(path, 100)
+						time.Sleep(time.Second)
+						lose(path, 0)
+					}
+				})
+				t.Logf("%.1f s with losses, %.1f s with cuts", lossy, cut)
+			})
+		}
+	})
+}
+
+// read has the server read all that comes.
+func (p pair) read() {
+	go func() {
+		content := make([]byte, 64<<10)
+		for {
+			n, err := p.server.Read(content)
+			p.received.Add(int64(n))
+			if err != nil {
+				return
+			}
+		}
+	}()
+}
+
+// trickle writes so many bytes per second, a piece every 20 ms, and waits until all have arrived.
+func (p pair) trickle(t *testing.T, rate float64, length time.Duration) (bytes float64) {
+	t.Helper()
+	const every = 20 * time.Millisecond
+	piece := make([]byte, int(rate*every.Seconds()))
+	due := p.received.Load()
+	for end := time.Now().Add(length); time.Now().Before(end); time.Sleep(every) {
+		if _, err := p.client.Write(piece); err != nil {
+			t.Fatal(err)
+		}
+		due += int64(len(piece))
+		bytes += float64(len(piece))
+	}
+	if !eventually(10*time.Second, func() bool { return p.received.Load() >= due }) {
+		t.Fatalf("%d of %d bytes arrived in 10 s", p.received.Load(), due)
+	}
+	return bytes
+}
+
+// byPath is what each path has carried of the client's content, copies included.
+func (n twoPaths) byPath(t *testing.T, p pair) (bytes [2]float64) {
+	t.Helper()
+	info, err := mptcp.ReadInfo(p.client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range info.Subflows {
+		bytes[n.path(t, s.Local.Addr())] += float64(s.TCP.Bytes_acked)
+	}
+	return bytes
+}
+
+// price sets what an interface of the client takes, in mW/Mbps, and nothing beside.
+func (n twoPaths) price(t *testing.T, slopes ...int) {
+	t.Helper()
+	for i, slope := range slopes {
+		mpcc(t, "energy", "set", n.paths[i].Interface(n.client), "--netns", n.client.Namespace(),
+			"--uplink", strconv.Itoa(slope), "--downlink", "0", "--base", "0")
+	}
+}
+
+// What tells the schedulers apart when there is less to send than the paths take, 2 Mbit/s:
+//
+//	        ┌── 20 Mbit/s, 60 ms ──┐
+//	client ─┤                      ├─ server
+//	        └── 20 Mbit/s, 20 ms ──┘
+//
+// Each piece of 5 kB fits any window of 10 packets. So minrtt uses the second path alone; emtcp the
+// cheaper one, whichever that is; round robin each for half of the pieces, which the kernel's own does
+// not; redundant sends all on both.
+func TestSchedulersOnThinFlows(t *testing.T) {
+	const rate, length = 250e3, 3 * time.Second
+	names := []string{"minrtt", "roundrobin", "redundant", "emtcp"}
+	loadSchedulers(t, append([]string(nil), names...)...)
+	n := newTwoPaths(t, [2]netlab.Shape{
+		{Rate: 20e6, Delay: 30 * time.Millisecond, Queue: 200},
+		{Rate: 20e6, Delay: 10 * time.Millisecond, Queue: 200},
+	})
+	// run gives the slow path's share of what was carried, and how often a byte was.
+	run := func(name string) (share, copies float64) {
+		n.schedule(t, name)
+		p := n.connect(t, "", "")
+		defer p.close()
+		p.read()
+		p.trickle(t, rate, 300*time.Millisecond)
+		p.join(t, 2)
+		time.Sleep(200 * time.Millisecond)
+		before := n.byPath(t, p)
+		bytes := p.trickle(t, rate, length)
+		time.Sleep(200 * time.Millisecond)
+		after := n.byPath(t, p)
+		slow, fast := after[0]-before[0], after[1]-before[1]
+		share, copies = slow/(slow+fast), (slow+fast)/bytes
+		t.Logf("%-10s %3.0f %% over the slow path, each byte %.2f times", name, 100*share, copies)
+		return share, copies
+	}
+	_, single := run("default")
+	if single > 1.1 {
+		t.Errorf("the kernel's own sends each byte %.2f times", single)
+	}
+	if share, _ := run("minrtt"); share > 0.1 {
+		t.Errorf("minrtt: %.0f %% over the slow path", 100*share)
+	}
+	if share, _ := run("roundrobin"); math.Abs(share-0.5) > 0.1 {
+		t.Errorf("round robin: %.0f %% over the slow path", 100*share)
+	}
+	if _, copies := run("redundant"); copies < 1.6 {
+		t.Errorf("redundant: each byte %.2f times", copies)
+	}
+	for dear := range n.paths {
+		slopes := []int{100, 100}
+		slopes[dear] = 800
+		n.price(t, slopes...)
+		share, _ := run("emtcp")
+		if onDear := math.Abs(float64(1-dear) - (1 - share)); onDear > 0.1 {
+			t.Errorf("emtcp: %.0f %% over path %d, the dear one", 100*onDear, dear)
+		}
+	}
+}
+
+// A small receive buffer, and a second path so slow that it blocks the first:
+//
+//	        ┌── 20 Mbit/s, 20 ms ──┐
+//	client ─┤                      ├─ server, receive buffer of 100 kB
+//	        └── 1 Mbit/s, 200 ms ──┘
+//
+// 4 MB take 1.6 s of the first path. Each packet on the second one holds up what the first one sends in
+// 200 ms and more, 0.5 MB, of which the buffer takes a part only. The kernel's own hands it bursts of up to
+// 64 kB, half a second each; BLEST and ECF wait for the fast one.
+func TestSchedulersOnASmallBuffer(t *testing.T) {
+	const bytes = 4e6
+	loadSchedulers(t, "blest", "ecf")
+	n := newTwoPaths(t, [2]netlab.Shape{
+		{Rate: 20e6, Delay: 10 * time.Millisecond, Queue: 60},
+		{Rate: 1e6, Delay: 100 * time.Millisecond, Queue: 60},
+	})
+	if err := n.server.Sysctl("net.ipv4.tcp_rmem", "4096 100000 100000"); err != nil {
+		t.Fatal(err)
+	}
+	run := func(name string) float64 {
+		n.schedule(t, name)
+		p := n.connect(t, "", "")
+		defer p.close()
+		p.transfer(50e3).within(t, 20*time.Second)
+		p.join(t, 2)
+		took := p.transfer(bytes).within(t, 60*time.Second).Duration.Seconds()
+		carried := n.byPath(t, p)
+		t.Logf("%-8s %.2f s, %.1f %% over the slow path", name, took, 100*carried[1]/(carried[0]+carried[1]))
+		return took
+	}
+	byDefault := run("default")
+	for _, name := range []string{"blest", "ecf"} {
+		if took := run(name); took > 0.7*byDefault {
+			t.Errorf("%s took %.2f s, the kernel's own %.2f s", name, took, byDefault)
+		}
+	}
+}
+
+// CDD keeps the congestion coefficients level, unacknowledged packets over window, where there is less to
+// send than the paths take: 8 Mbit/s, of which minrtt gives the second path nothing.
+//
+//	        ┌── 20 Mbit/s, 20 ms ──┐
+//	client ─┤                      ├─ server
+//	        └── 20 Mbit/s, 40 ms ──┘
+func TestCDDKeepsCoefficientsLevel(t *testing.T) {
+	const rate = 1e6
+	loadSchedulers(t, "cdd", "minrtt")
+	n := newTwoPaths(t, [2]netlab.Shape{
+		{Rate: 20e6, Delay: 10 * time.Millisecond, Queue: 100},
+		{Rate: 20e6, Delay: 20 * time.Millisecond, Queue: 100},
+	})
+	// run gives the coefficients' mean difference over their mean.
+	run := func(name string) float64 {
+		n.schedule(t, name)
+		p := n.connect(t, "", "")
+		defer p.close()
+		p.read()
+		p.trickle(t, rate, 300*time.Millisecond)
+		p.join(t, 2)
+		end := make(chan struct{})
+		var gamma [2]float64
+		looks := 0
+		go func() {
+			defer close(end)
+			p.trickle(t, rate, 3*time.Second)
+		}()
+		for running := true; running; looks++ {
+			info, err := mptcp.ReadInfo(p.client)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, s := range info.Subflows {
+				gamma[n.path(t, s.Local.Addr())] += float64(s.TCP.Unacked) / float64(s.TCP.Snd_cwnd)
+			}
+			select {
+			case <-end:
+				running = false
+			case <-time.After(7 * time.Millisecond):
+			}
+		}
+		t.Logf("%-8s mean coefficients %.2f and %.2f", name, gamma[0]/float64(looks), gamma[1]/float64(looks))
+		return math.Abs(gamma[0]-gamma[1]) / (gamma[0] + gamma[1])
+	}
+	byDefault, minrtt, cdd := run("default"), run("minrtt"), run("cdd")
+	if cdd > 0.35 || cdd > 0.6*minrtt {
+		t.Errorf("the coefficients differ by %.2f of their sum under cdd, %.2f under minrtt, %.2f under the kernel's own",
+			cdd, minrtt, byDefault)
+	}
+}
+
+// ES-MPTCP's set: both paths for a short transfer, the cheaper one for a long one, whichever that is, and
+// both where energy costs nothing.
+//
+//	        ┌── 20 Mbit/s, 20 ms ──┐
+//	client ─┤                      ├─ server
+//	        └── 20 Mbit/s, 20 ms ──┘
+//
+// The second path adds at most 20 Mbit/s. It raises the energy per Mbit from 100 to 450 mJ, so with 0.001 a
+// mJ by as much as 57 Mbit and more are worth: the set is both for 1 MiB (8 Mbit), one for 100 MiB.
+func TestESMPTCPChooses(t *testing.T) {
+	withSchedulers(t)
+	load(t)
+	n := newTwoPaths(t, [2]netlab.Shape{
+		{Rate: 20e6, Delay: 10 * time.Millisecond, Queue: 60},
+		{Rate: 20e6, Delay: 10 * time.Millisecond, Queue: 60},
+	})
+	// run gives the paths in the set at the end, and each one's share of what was carried in the last second.
+	run := func(size string) (set [2]bool, shares [2]float64) {
+		mpcc(t, "load", "sched/esmptcp", "--set", "size_kib="+size)
+		n.schedule(t, "esmptcp")
+		p := n.connect(t, "", "")
+		p.stream()
+		p.join(t, 2)
+		time.Sleep(1500 * time.Millisecond)
+		before := n.byPath(t, p)
+		time.Sleep(time.Second)
+		after := n.byPath(t, p)
+		shown := schedulers(t, n.client)
+		if len(shown) != 1 || len(shown[0].Subflows) != 2 {
+			t.Fatalf("status shows %+v", shown)
+		}
+		for _, f := range shown[0].Subflows {
+			for i, path := range n.paths {
+				if path.Interface(n.client) == f.Interface {
+					set[i] = f.Allowed
+					shares[i] = (after[i] - before[i]) / (after[0] + after[1] - before[0] - before[1])
+				}
+			}
+		}
+		t.Logf("size_kib=%s: set %v, shares %.2f", size, set, shares)
+		n.schedule(t, "default")
+		p.close()
+		mpcc(t, "unload", "sched/esmptcp")
+		return set, shares
+	}
+	if set, shares := run("102400"); set != [2]bool{true, true} || min(shares[0], shares[1]) < 0.2 {
+		t.Errorf("without profiles: set %v, shares %.2f", set, shares)
+	}
+	for dear := range n.paths {
+		slopes := []int{100, 100}
+		slopes[dear] = 800
+		n.price(t, slopes...)
+		if set, shares := run("1024"); set != [2]bool{true, true} || min(shares[0], shares[1]) < 0.2 {
+			t.Errorf("path %d dear, 1 MiB: set %v, shares %.2f", dear, set, shares)
+		}
+		if set, shares := run("102400"); set[dear] || !set[1-dear] || shares[dear] > 0.1 {
+			t.Errorf("path %d dear, 100 MiB: set %v, shares %.2f", dear, set, shares)
+		}
+	}
+}
