@@ -341,8 +341,11 @@ func (g *group) names(m result.Metric) []string {
 	for _, s := range g.sources {
 		for i := range s.Runs {
 			for _, of := range m.Has(&s.Runs[i]) {
+				if slices.Contains(names, of) {
+					continue
+				}
 				v, _ := m.Value(&s.Runs[i], of)
-				if (m.Of != result.OfLink || v > 0 || g.mentioned(m, of)) && !slices.Contains(names, of) {
+				if m.Of != result.OfLink || v > 0 || g.mentioned(m, of) {
 					names = append(names, of)
 				}
 			}

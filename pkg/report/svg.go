@@ -98,9 +98,12 @@ func (p *Plot) svg(style string) ([]byte, error) {
 	if drawing.Y.Max <= drawing.Y.Min {
 		drawing.Y.Max = drawing.Y.Min + 1
 	}
-	if p.Names != nil {
+	switch {
+	case p.Names != nil:
 		p.nameTicks(drawing)
-	} else if p.Kind == result.Lines {
+	case p.Kind == result.Traces:
+		drawing.X.Min = min(0, drawing.X.Min)
+	default:
 		pad := .03 * (drawing.X.Max - drawing.X.Min)
 		drawing.X.Min, drawing.X.Max = drawing.X.Min-pad, drawing.X.Max+pad
 		drawing.X.Tick.Marker = p.xTicks()

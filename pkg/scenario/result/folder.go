@@ -49,7 +49,7 @@ func (f *Folder) Write(r *Result) error {
 	r.Format, r.Version = Format, Version
 	var text bytes.Buffer
 	enc := json.NewEncoder(&text)
-	enc.SetIndent("", "  ")
+	enc.SetIndent("", " ")
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(r.whole()); err != nil {
 		return fmt.Errorf("%s: %w", File, err)

@@ -89,8 +89,11 @@ func (m Metric) Has(r *Run) []string {
 	switch m.Of {
 	case OfLink:
 		for _, l := range r.Links {
-			names = append(names, l.Name)
+			if l.Queue.passed() > 0 {
+				names = append(names, l.Name)
+			}
 		}
+		return names
 	case OfZone:
 		for _, z := range r.RAPL {
 			names = append(names, z.Name)
@@ -261,10 +264,13 @@ func fairness(r *Run, class string) []float64 {
 	return []float64{Jain(rates)}
 }
 
+// passed counts what came to the queue.
+func (q Queue) passed() uint64 { return q.Sent + q.Dropped }
+
 func ofLink(r *Run, name string, count func(Queue) uint64) []float64 {
 	for _, l := range r.Links {
-		if passed := l.Queue.Sent + l.Queue.Dropped; l.Name == name && passed > 0 {
-			return []float64{100 * float64(count(l.Queue)) / float64(passed)}
+		if l.Name == name && l.Queue.passed() > 0 {
+			return []float64{100 * float64(count(l.Queue)) / float64(l.Queue.passed())}
 		}
 	}
 	return nil
