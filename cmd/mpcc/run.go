@@ -18,10 +18,13 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/mpcc/mpcc/loader"
+	"github.com/mpcc/mpcc/pkg/kmod"
 	"github.com/mpcc/mpcc/pkg/report"
 	"github.com/mpcc/mpcc/pkg/scenario"
 	"github.com/mpcc/mpcc/pkg/scenario/result"
 	experiment "github.com/mpcc/mpcc/pkg/scenario/run"
+	"github.com/mpcc/mpcc/test/vm"
 )
 
 func newRunCommand() *cobra.Command {
@@ -55,6 +58,9 @@ in a virtual machine with a stock Debian kernel.`,
 			r.name = names[0]
 			ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
+			if r.kernel != "" {
+				return r.runInVM(ctx, c)
+			}
 			return r.run(ctx, c)
 		},
 	}
@@ -65,6 +71,8 @@ in a virtual machine with a stock Debian kernel.`,
 	c.Flags().Uint64Var(&r.options.Seed, "seed", 0, "where the random numbers come from, in place of the scenario's")
 	c.Flags().BoolVar(&r.options.Quick, "quick", false, "the short form: for a look, not for a figure")
 	c.Flags().StringVarP(&r.out, "out", "o", "", "the `folder` of the results, which must not hold any yet")
+	c.Flags().StringVar(&r.kernel, "vm", "", "run it in a virtual machine with a stock `KERNEL` of "+strings.Join(vm.Labels(), ", "))
+	c.Flags().Lookup("vm").NoOptDefVal = vm.Labels()[0]
 	c.Flags().BoolVar(&list, "list", false, "list the scenarios that mpcc brings")
 	c.Flags().BoolVar(&clean, "clean", false, "remove what killed runs have left")
 	return c
@@ -76,18 +84,25 @@ type runner struct {
 	cc, scheduler []string
 	set           []string
 	out           string
+	kernel        string // of the virtual machine, "" without
 	options       experiment.Options
 }
 
-func (r *runner) run(ctx context.Context, c *cobra.Command) error {
+// open reads the scenario and makes the folder of its results.
+func (r *runner) open() (*scenario.File, *result.Folder, error) {
 	file, err := r.scenario()
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
 	if r.out == "" {
 		r.out = fmt.Sprintf("mpcc-%s-%s", file.Name, time.Now().Format("20060102-150405"))
 	}
 	folder, err := result.Create(r.out)
+	return file, folder, err
+}
+
+func (r *runner) run(ctx context.Context, c *cobra.Command) error {
+	file, folder, err := r.open()
 	if err != nil {
 		return err
 	}
@@ -111,6 +126,64 @@ func (r *runner) run(ctx context.Context, c *cobra.Command) error {
 	}
 	fmt.Fprintf(c.OutOrStdout(), "\nresults in %s\n", r.out)
 	return nil
+}
+
+// Where the virtual machine has this program and the scenario.
+const (
+	guestProgram  = "/usr/bin/mpcc"
+	guestScenario = "/root/scenario.yaml"
+	guestResults  = "/results"
+)
+
+// runInVM runs the same in a virtual machine and brings its results here.
+func (r *runner) runInVM(ctx context.Context, c *cobra.Command) error {
+	file, folder, err := r.open()
+	if err != nil {
+		return err
+	}
+	text, err := os.CreateTemp("", "mpcc-*.yaml")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(text.Name())
+	if _, err := text.WriteString(file.YAML()); err != nil {
+		return err
+	}
+	if err := text.Close(); err != nil {
+		return err
+	}
+	program, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	command := []string{guestProgram, "run", guestScenario, "--out", guestResults,
+		"--repeats", fmt.Sprint(r.options.Repeats), "--seed", fmt.Sprint(r.options.Seed)}
+	if r.options.Quick {
+		command = append(command, "--quick")
+	}
+	if slices.ContainsFunc(file.Runs(r.options.Quick), schedules) {
+		// The module gives stock kernels the type of BPF packet schedulers.
+		command = append([]string{"sh", "-c", `modprobe ` + kmod.Name + ` && exec "$@"`, "sh"}, command...)
+	}
+	ended, err := vm.Run(ctx, vm.Spec{
+		Kernel: r.kernel, Cmd: command, Stdout: c.OutOrStdout(), ResultsDir: folder.Path,
+		Files: map[string]string{guestProgram: program, guestScenario: text.Name()},
+	})
+	switch {
+	case err != nil:
+		return err
+	case ended.Status == exitUnsupported:
+		return fmt.Errorf("kernel %s: %w", ended.Release, loader.ErrUnsupported)
+	case ended.Status != 0:
+		return fmt.Errorf("in the virtual machine mpcc run ended with exit code %d", ended.Status)
+	}
+	fmt.Fprintf(c.OutOrStdout(), "outside the virtual machine in %s\n", folder.Path)
+	return nil
+}
+
+// schedules says whether any user of a run has a packet scheduler.
+func schedules(one scenario.Run) bool {
+	return slices.ContainsFunc(one.Scenario.Users, func(u scenario.User) bool { return u.Scheduler != "default" })
 }
 
 // scenario is the file, with what the command line changes.

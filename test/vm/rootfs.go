@@ -18,7 +18,7 @@ const rootfsSuite = "trixie"
 // guestPackages are what the guest has beside Debian's essential packages.
 var guestPackages = []string{
 	"iproute2", "nftables", "ethtool", "iputils-ping", "tcpdump",
-	"iperf3", "curl", "kmod", "procps", "bpftool",
+	"iperf3", "curl", "nginx", "mptcpize", "kmod", "procps", "bpftool",
 }
 
 // droppedPaths are of no use in the guest; boot time grows with every megabyte.

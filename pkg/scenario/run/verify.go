@@ -256,7 +256,10 @@ func (d *direction) open() (p prober, err error) {
 	}
 	// Room for all of it: neither end is what is measured.
 	const room = 16 << 20
-	if err := errors.Join(force(p.out, unix.SO_SNDBUFFORCE, room), force(p.in, unix.SO_RCVBUFFORCE, room)); err != nil {
+	err = errors.Join(
+		setsockopt(p.out, unix.SO_SNDBUFFORCE, room), setsockopt(p.in, unix.SO_RCVBUFFORCE, room),
+		setsockopt(p.in, unix.SO_TIMESTAMPNS, 1))
+	if err != nil {
 		p.close()
 		return p, err
 	}
@@ -268,7 +271,7 @@ func (p prober) close() {
 	p.out.Close()
 }
 
-func force(conn *net.UDPConn, option, value int) error {
+func setsockopt(conn *net.UDPConn, option, value int) error {
 	raw, err := conn.SyscallConn()
 	if err != nil {
 		return err
@@ -300,14 +303,15 @@ func (p prober) send(ctx context.Context, n, payload int, gap, grace time.Durati
 	}
 	go func() {
 		var got []arrival
-		buf := make([]byte, fullFrame)
+		buf, control := make([]byte, fullFrame), make([]byte, 128)
 		for len(got) < n {
-			size, err := p.in.Read(buf)
+			size, controls, _, _, err := p.in.ReadMsgUDPAddrPort(buf, control)
 			if err != nil {
 				break
 			}
-			if size == payload && binary.BigEndian.Uint64(buf[8:]) == uint64(begin.UnixNano()) {
-				got = append(got, arrival{begin.Add(time.Duration(binary.BigEndian.Uint64(buf))), time.Now()})
+			at, err := arrived(control[:controls])
+			if err == nil && size == payload && binary.BigEndian.Uint64(buf[8:]) == uint64(begin.UnixNano()) {
+				got = append(got, arrival{time.Unix(0, int64(binary.BigEndian.Uint64(buf))), at})
 			}
 		}
 		collected <- got
@@ -322,7 +326,7 @@ func (p prober) send(ctx context.Context, n, payload int, gap, grace time.Durati
 		if ctx.Err() != nil {
 			break
 		}
-		binary.BigEndian.PutUint64(buf, uint64(time.Since(begin)))
+		binary.BigEndian.PutUint64(buf, uint64(time.Now().UnixNano()))
 		// An error is the queue's word that it dropped a frame.
 		if _, err := p.out.Write(buf); err != nil && !errors.Is(err, unix.ENOBUFS) {
 			return nil, err
@@ -332,4 +336,18 @@ func (p prober) send(ctx context.Context, n, payload int, gap, grace time.Durati
 		return nil, err
 	}
 	return <-collected, ctx.Err()
+}
+
+// arrived is when the kernel got a datagram: later reading does not count.
+func arrived(control []byte) (time.Time, error) {
+	messages, err := unix.ParseSocketControlMessage(control)
+	if err != nil {
+		return time.Time{}, err
+	}
+	for _, m := range messages {
+		if m.Header.Level == unix.SOL_SOCKET && m.Header.Type == unix.SCM_TIMESTAMPNS && len(m.Data) >= 16 {
+			return time.Unix(int64(binary.NativeEndian.Uint64(m.Data)), int64(binary.NativeEndian.Uint64(m.Data[8:]))), nil
+		}
+	}
+	return time.Time{}, errors.New("no timestamp")
 }
