@@ -206,12 +206,14 @@ type victim struct {
 	maps int
 }
 
+func congestionControl() victim {
+	files, name := kindOf("dts")
+	return victim{"cc/dts", name, "reno", files.standard, []string{"update", "write tcp_congestion_control"}, 0}
+}
+
 // each runs a test with a victim of each kind: the quickest to verify.
 func each(t *testing.T, test func(t *testing.T, v victim)) {
-	t.Run("cc", func(t *testing.T) {
-		files, name := kindOf("dts")
-		test(t, victim{"cc/dts", name, "reno", files.standard, []string{"update", "write tcp_congestion_control"}, 0})
-	})
+	t.Run("cc", func(t *testing.T) { test(t, congestionControl()) })
 	t.Run("sched", func(t *testing.T) {
 		withSchedulers(t)
 		detach, err := attach("roundrobin")
@@ -300,18 +302,13 @@ func killedLoadIsTakenAway(t *testing.T, v victim) {
 }
 
 // Load goes on from what killed loads leave, one on top of the other.
-func TestOneKernelKilledLoadIsCompleted(t *testing.T) { each(t, killedLoadIsCompleted) }
-
-func killedLoadIsCompleted(t *testing.T, v victim) {
+func TestOneKernelKilledLoadIsCompleted(t *testing.T) {
+	v := congestionControl()
 	v.rareDefault(t)
 	untouched(t)
 	was := v.machineDefault(t)
 	for n := 1; ; n++ {
-		enough := nth(n)
-		if n == 1 {
-			enough = nth(v.maps + 1)
-		}
-		changes, ended := killed(t, enough, "load", v.id, "--default")
+		changes, ended := killed(t, nth(n), "load", v.id, "--default")
 		understood(t, changes)
 		if ended {
 			t.Logf("the last of %d loads made %q", n, changes)
