@@ -32,11 +32,13 @@ const (
 )
 
 // A real Prometheus scrapes the exporter while a connection runs.
-func TestPrometheus(t *testing.T) {
+func TestOneKernelPrometheus(t *testing.T) {
+	withSchedulers(t)
 	load(t, "dts")
 	n := newTwoPaths(t, [2]netlab.Shape{
 		{Rate: 10e6, Delay: 10 * time.Millisecond}, {Rate: 10e6, Delay: 20 * time.Millisecond},
 	})
+	mpcc(t, "load", "minrtt", "--default", "--netns", n.client.Namespace())
 	conn := n.connect(t, "dts", "reno")
 	conn.stream()
 	conn.join(t, 2)
@@ -80,6 +82,9 @@ scrape_configs: [{job_name: mpcc, static_configs: [{targets: ["%s"]}]}]
 	prometheus.query(t, `rate(mpcc_acked_bytes_total{cc="dts"}[10s]) > 1e5`, 2)
 	// As a native histogram, which has no series of buckets.
 	prometheus.query(t, `histogram_quantile(0.5, rate(mpcc_srtt_seconds{cc="dts"}[10s])) > 0.01`, 2)
+	prometheus.query(t, `mpcc_sched_connections_active{scheduler="minrtt",netns="`+n.client.Namespace()+`"} == 1`, 1)
+	prometheus.query(t, `rate(mpcc_sched_decisions_total{scheduler="minrtt"}[10s]) > 1`, 1)
+	prometheus.query(t, `rate(mpcc_sched_assigned_bytes_total{scheduler="minrtt"}[10s]) > 1e5`, 1)
 	prometheus.alerts(t)
 
 	t.Run("promtool", func(t *testing.T) {
