@@ -129,7 +129,11 @@ fuzz: ## Fuzz the BPF arithmetic natively, FUZZ_SECONDS for each harness
 		name=$$(basename $$file .bpf.c); \
 		fuzz $$name -DALGORITHM=$$name test/fuzz/eval.c; \
 	done; \
-	for file in $(filter-out test/fuzz/eval.c,$(wildcard test/fuzz/*.c)); do \
+	for file in bpf/sched/*.bpf.c; do \
+		name=$$(basename $$file .bpf.c); \
+		fuzz sched_$$name -DALGORITHM=$$name test/fuzz/sched.c; \
+	done; \
+	for file in $(filter-out test/fuzz/eval.c test/fuzz/sched.c,$(wildcard test/fuzz/*.c)); do \
 		fuzz $$(basename $$file .c) $$file; \
 	done
 
