@@ -176,11 +176,11 @@ func TestKinds(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := f.Runs(true)[0].Network()
-	if h := n.Hosts[3]; h.Name != "host-3" || h.Count != nil || len(h.MPTCP.Endpoints) != 4 || h.MPTCP.Endpoints[3].Link != "nic4" {
+	if h := n.Hosts[3]; h.Name != "server-1" || h.Count != nil || len(h.MPTCP.Endpoints) != 3 || h.MPTCP.Endpoints[2].Link != "far4" {
 		t.Errorf("the last host is %+v", h)
 	}
-	if l := n.Links[7]; l.Name != "nic2-3" || l.Interface != "nic2" || l.Between[0] != "host-3" || l.Between[1] != "subnet2" {
-		t.Errorf("the eighth link is %+v", l)
+	if l := n.Links[3]; l.Name != "nic2-1" || l.Interface != "nic2" || l.Between[0] != "subnet2" || l.Between[1] != "client-1" {
+		t.Errorf("the fourth link is %+v", l)
 	}
 	again, other := f.Runs(true)[1].Network(), f.Runs(false)[1].Network()
 	if fmt.Sprint(n.Classes[0].Members) != fmt.Sprint(again.Classes[0].Members) {
