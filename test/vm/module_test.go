@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build vm
+
+package vm
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// A user with the kernel's headers and its compiler installs the module: what mpcc sched says and does on
+// the way, with DKMS on one kernel and without on the other, and that nothing stays when it is removed.
+func TestModuleInstall(t *testing.T) {
+	files, remove, err := ProjectFiles(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer remove()
+	for _, label := range strings.Split(*kernelFlag, ",") {
+		if k, err := findKernel(label); err != nil {
+			t.Fatal(err)
+		} else if k.old {
+			continue
+		}
+		dkms, by := "", ""
+		if label == "6.12" {
+			dkms, by = "yes", " with DKMS"
+		}
+		t.Run(label, func(t *testing.T) {
+			var out strings.Builder
+			result, err := Run(t.Context(), Spec{
+				Kernel: label, Build: true, Files: files, Stdout: &out,
+				Env: map[string]string{"DKMS": dkms},
+				Cmd: []string{"sh", "-ec", installModule},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := result.Release
+			want := []string{
+				"mpcc: cannot build the module for Linux " + r + ": there is no gcc-14 (this kernel's compiler)," +
+					" no pahole (it makes the module's BTF); on Debian: apt install gcc-14 dwarves",
+				"exit code 1",
+				"building mpcc_sched for Linux " + r + by, // and is killed
+				"building mpcc_sched for Linux " + r + by,
+				"mpcc_sched: installed and loaded",
+				"Linux " + r + ": mpcc_sched is loaded, users: 0",
+				"mpcc_sched: already installed and loaded",
+				"mpcc_sched: removed",
+				"Linux " + r + ": mpcc_sched is not installed: mpcc sched install",
+				"mpcc: mpcc_sched: not loaded",
+				"exit code 3",
+			}
+			if diff := cmp.Diff(want, strings.Split(strings.TrimSpace(out.String()), "\n")); diff != "" || result.Status != 0 {
+				t.Errorf("status %d, output (-want +got):\n%s", result.Status, diff)
+			}
+			t.Logf("took %.0f s", result.Total.Seconds())
+		})
+	}
+}
+
+// installModule prints nothing but what mpcc prints, and what is found where nothing should be.
+const installModule = `
+	R=$(uname -r)
+	hide() { for f; do mv $f $f.hidden; done; }
+	show() { for f; do mv $f.hidden $f; done; }
+	tools="/usr/bin/gcc-14 /usr/bin/x86_64-linux-gnu-gcc-14 /usr/bin/pahole"
+	[ "$DKMS" ] || hide /usr/sbin/dkms
+
+	hide $tools
+	mpcc sched install || echo "exit code $?"
+	show $tools
+
+	mpcc sched install &
+	while [ ! -e /var/cache/mpcc/kmod ] && [ ! -e /var/lib/dkms/mpcc-sched ]; do sleep 0.1; done
+	sleep 2
+	kill -9 $!
+	wait $! || true
+
+	mpcc sched install
+	if [ "$DKMS" ]; then
+		dkms status | grep -q "mpcc-sched.* $R, x86_64: installed"
+	else
+		test -f /lib/modules/$R/updates/mpcc_sched.ko
+	fi
+	grep -q '^mpcc_sched$' /etc/modules-load.d/mpcc-sched.conf
+	mpcc sched status
+	mpcc sched install
+	mpcc sched remove
+	mpcc sched status || echo "exit code $?"
+	find /etc /lib/ /usr /var \( -name '*mpcc[-_]sched*' -o -path '*/mpcc/kmod*' \) -print`
