@@ -147,8 +147,8 @@ func (h host) checkBuild() error {
 // compilerOf is the command of the compiler that a kernel's configuration names.
 func compilerOf(config string) string {
 	for line := range strings.Lines(config) {
-		if text, ok := strings.CutPrefix(line, `CONFIG_CC_VERSION_TEXT="`); ok {
-			name, _, _ := strings.Cut(text, " ")
+		if text, ok := strings.CutPrefix(line, "CONFIG_CC_VERSION_TEXT="); ok {
+			name, _, _ := strings.Cut(strings.Trim(text, `"`), " ")
 			if i := strings.Index(name, "-gnu-"); i >= 0 { // x86_64-linux-gnu-gcc-14
 				name = name[i+len("-gnu-"):]
 			}
