@@ -260,6 +260,8 @@ func TestCloseAfterFailure(t *testing.T) {
 		"make the veth pair wlan0: file exists": second(lab.Link(a, b, netlab.LinkOpts{Name: "wlan0"})),
 		"needs two hosts":                       second(lab.Link(a, a, netlab.LinkOpts{})),
 		"rate 100 bit/s: use 0 for unlimited":   second(lab.Link(a, b, netlab.LinkOpts{AtoB: netlab.Shape{Rate: 100}})),
+		"RED from 9 to 5 packets":               second(lab.Link(a, b, netlab.LinkOpts{AtoB: netlab.Shape{Rate: 1e6, RED: &netlab.RED{Min: 9, Max: 5, Prob: 0.1}}})),
+		"more than one of a queue in packets":   second(lab.Link(a, b, netlab.LinkOpts{AtoB: netlab.Shape{Rate: 1e6, Queue: 9, QueueBytes: 9000}})),
 		"queue 5 without a rate":                second(lab.Link(a, b, netlab.LinkOpts{BtoA: netlab.Shape{Queue: 5}})),
 		"loss 101 %: use 0 to 100":              second(lab.Link(a, b, netlab.LinkOpts{AtoB: netlab.Shape{Loss: 101}})),
 		"delay 5s: use 0 to 4s":                 second(lab.Link(a, b, netlab.LinkOpts{AtoB: netlab.Shape{Delay: 5 * time.Second}})),

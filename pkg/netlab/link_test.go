@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -133,8 +134,40 @@ func TestQueue(t *testing.T) {
 	}
 }
 
+// A queue in bytes keeps ten times as many small frames.
+func TestQueueBytes(t *testing.T) {
+	lab := newLab(t)
+	a, b := addHost(t, lab, "a"), addHost(t, lab, "b")
+	const queue, bucket = 30 * 1514, 1e6 / 8 / 20
+	link := addLink(t, lab, a, b, netlab.LinkOpts{AtoB: netlab.Shape{Rate: 1e6, QueueBytes: queue}})
+	for _, frame := range []int{1514, 151} {
+		sent := 3 * queue / frame
+		// The bucket passes at once, and some leave while the burst comes.
+		least, most := (queue+bucket)/frame-1, (queue+bucket+5000)/frame
+		n := burstOf(t, a, b, link, sent, frame)
+		if n < least || n > most {
+			t.Errorf("%d frames of %d bytes passed a queue of %d bytes, want %d to %d", n, frame, queue, least, most)
+		}
+		q, err := link.Stats(netlab.AtoB)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if q.Dropped < uint64(sent-most) || q.Backlog != 0 {
+			t.Errorf("%d of %d frames arrived, and the queue tells of %+v", n, sent, q)
+		}
+	}
+	if _, err := link.Stats(netlab.BtoA); err == nil || !strings.Contains(err.Error(), "has no queue: give it a rate") {
+		t.Errorf("statistics of a link without a queue: %v", err)
+	}
+}
+
 // burst sends n full frames at once and counts those that arrive.
 func burst(t *testing.T, a, b *netlab.Host, link *netlab.Link, n int) int {
+	t.Helper()
+	return burstOf(t, a, b, link, n, 1514)
+}
+
+func burstOf(t *testing.T, a, b *netlab.Host, link *netlab.Link, n, frame int) int {
 	t.Helper()
 	var in, out *net.UDPConn
 	err := b.Do(func() (err error) {
@@ -168,7 +201,7 @@ func burst(t *testing.T, a, b *netlab.Host, link *netlab.Link, n int) int {
 	if err := exchange(a, b, link.Addr(a), link.Addr(b)); err != nil { // neighbours known
 		t.Fatal(err)
 	}
-	payload := make([]byte, 1514-14-20-8)
+	payload := make([]byte, frame-14-20-8)
 	for range n {
 		// An error is the queue's word that it dropped a frame.
 		if _, err := out.Write(payload); err != nil && !errors.Is(err, unix.ENOBUFS) {
