@@ -37,7 +37,7 @@ func evalDoc(t *testing.T) map[string]string {
 
 func evaluatorOf(t *testing.T, name string) *Evaluator {
 	t.Helper()
-	e, err := catalog.Find("cc/" + name)
+	e, err := catalog.Find(name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,8 +54,10 @@ func TestEvalDocKeys(t *testing.T) {
 	doc := evalDoc(t)
 	documented := func(section string) []string {
 		var keys []string
-		for _, row := range regexp.MustCompile("(?m)^\\| `(\\w+)`").FindAllStringSubmatch(doc[section], -1) {
-			keys = append(keys, row[1])
+		for _, row := range regexp.MustCompile("(?m)^\\| (`[^|]+)").FindAllStringSubmatch(doc[section], -1) {
+			for _, key := range regexp.MustCompile("`(\\w+)`").FindAllStringSubmatch(row[1], -1) {
+				keys = append(keys, key[1])
+			}
 		}
 		slices.Sort(keys)
 		return keys
@@ -69,12 +71,23 @@ func TestEvalDocKeys(t *testing.T) {
 		slices.Sort(keys)
 		return keys
 	}
-	ev := evaluatorOf(t, "lia")
+	ev := evaluatorOf(t, "cc/lia")
 	if got, want := documented("Input"), fields(ev.subflows); !slices.Equal(got, want) {
 		t.Errorf("docs/eval.md, Input: the keys are %v, those of struct mpcc_path are %v", got, want)
 	}
 	if got, want := documented("Output"), fields(ev.decisions); !slices.Equal(got, want) {
 		t.Errorf("docs/eval.md, Output: the keys are %v, those of struct mpcc_decision are %v", got, want)
+	}
+	ev = evaluatorOf(t, "sched/minrtt")
+	connection, _ := ev.part("demand")
+	memory, _ := ev.part("memory")
+	for part, s := range map[string]*btf.Struct{
+		"Connection": connection, "Memory": memory, "Subflows": ev.subflows, "Output": ev.decisions,
+	} {
+		section := part + " of a packet scheduler"
+		if got, want := documented(section), fields(s); !slices.Equal(got, want) {
+			t.Errorf("docs/eval.md, %s: the keys are %v, those of struct %s are %v", section, got, s.Name, want)
+		}
 	}
 }
 
@@ -83,7 +96,7 @@ func TestEvalDocExample(t *testing.T) {
 	if len(blocks) != 2 {
 		t.Fatalf("docs/eval.md has %d examples of JSON, not an input and an output", len(blocks))
 	}
-	output, err := evaluatorOf(t, "lia").EvalJSON([]byte(blocks[0][1]))
+	output, err := evaluatorOf(t, "cc/lia").EvalJSON([]byte(blocks[0][1]))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,8 +122,26 @@ func TestEvalDocExample(t *testing.T) {
 	}
 }
 
+func TestEvalDocSchedulerExample(t *testing.T) {
+	blocks := regexp.MustCompile("(?s)```json\n(.*?)```").FindAllStringSubmatch(evalDoc(t)["Packet schedulers"], -1)
+	if len(blocks) != 1 {
+		t.Fatalf("docs/eval.md has %d examples of a packet scheduler's JSON, not one", len(blocks))
+	}
+	output, err := evaluatorOf(t, "sched/ecf").EvalJSON([]byte(blocks[0][1]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got Output
+	if err := json.Unmarshal(output, &got); err != nil {
+		t.Fatal(err)
+	}
+	if got.Connection["waits"] != 1 || got.Memory["waiting"] != 1 || got.Subflows[1]["refused"] != 1 {
+		t.Errorf("docs/eval.md tells of a wait; there is %s", output)
+	}
+}
+
 func TestEvalDocErrors(t *testing.T) {
-	ev := evaluatorOf(t, "lia")
+	ev := evaluatorOf(t, "cc/lia")
 	rows := regexp.MustCompile("(?m)^\\| `(.*)` \\| `(.*)` \\|$").FindAllStringSubmatch(evalDoc(t)["Errors"], -1)
 	if len(rows) == 0 {
 		t.Fatal("docs/eval.md lists no errors")
@@ -127,7 +158,7 @@ func TestEvalDocErrors(t *testing.T) {
 
 // The largest numbers stay what they are, and the next ones are refused.
 func TestEvalLimits(t *testing.T) {
-	ev := evaluatorOf(t, "lia")
+	ev := evaluatorOf(t, "cc/lia")
 	for _, c := range []struct {
 		key   string
 		value float64

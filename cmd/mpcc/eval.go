@@ -19,8 +19,9 @@ func newEvalCommand() *cobra.Command {
 		Short: "Run one decision of an algorithm on given numbers",
 		Long: `eval reads a connection's subflows as JSON from FILE or standard input, runs the
 algorithm's own bytecode on them in the kernel, and writes what it decides for each:
-the increase per acknowledged segment and the window after a loss, in packets, and the
-quantity that couples the subflows.`,
+of a congestion control the increase per acknowledged segment and the window after a
+loss, in packets, and the quantity that couples the subflows; of a packet scheduler,
+which subflow sends.`,
 		Example:           `  echo '{"subflows":[{"cwnd":10,"srtt_us":50000},{"cwnd":20,"srtt_us":100000}]}' | mpcc eval lia`,
 		Args:              args(cobra.RangeArgs(1, 2)),
 		ValidArgsFunction: completeNames,

@@ -469,6 +469,8 @@ static __always_inline int sched_choose(struct mptcp_sock *msk, bool reinject)
 	sched_look(msk, &st->scene);
 	sched_decide(&st->scene);
 	result = apply_scene(st, msk);
+	if (reinject && !result)
+		st->scene.memory.reinjections++;
 	show_connection(st, msk);
 	if (sched_chose(&st->scene))
 		show_choice(st);

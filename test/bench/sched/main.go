@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command sched compares the packet schedulers with the kernel's own: goodput over two veth paths without a
+// limit, and of each the time of a decision, both taken in turns. It needs the module, and so a VM:
+//
+//	CGO_ENABLED=0 go build -o bin/bench-sched ./test/bench/sched
+//	go run ./test/vm/cmd/vm run -mpcc=false -file /bench=bin/bench-sched -- sh -c 'modprobe mpcc_sched && /bench'
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log"
+	"net"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"github.com/mpcc/mpcc/loader"
+	"github.com/mpcc/mpcc/pkg/catalog"
+	"github.com/mpcc/mpcc/pkg/mptcp"
+	"github.com/mpcc/mpcc/pkg/netlab"
+)
+
+const (
+	kernelOwn = "default"
+	decision  = "mpcc_get_send" // the program of bpf/include/mpcc/sched_kernel.h
+)
+
+func main() {
+	rounds := flag.Int("rounds", 5, "rounds, in each of which every scheduler has its turn")
+	bytes := flag.Int64("bytes", 64<<20, "bytes of a turn")
+	flag.Parse()
+	if err := run(*rounds, *bytes); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func run(rounds int, bytes int64) (err error) {
+	names := []string{kernelOwn}
+	for _, e := range catalog.Entries {
+		if e.Kind != catalog.Sched {
+			continue
+		}
+		if _, err := loader.Load(e, loader.Options{}); err != nil {
+			return err
+		}
+		names = append(names, e.Name)
+	}
+	defer func() {
+		_, unload := loader.UnloadAll()
+		err = errors.Join(err, unload)
+	}()
+	n, err := build()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, n.lab.Close()) }()
+
+	rates, calls, nanoseconds := map[string][]float64{}, map[string]uint64{}, map[string]uint64{}
+	for range rounds {
+		for _, name := range names {
+			rate, err := n.turn(name, bytes)
+			if err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+			rates[name] = append(rates[name], rate)
+		}
+	}
+	// Apart, since the counting takes time itself.
+	stats, err := ebpf.EnableStats(unix.BPF_STATS_RUN_TIME)
+	if err != nil {
+		return err
+	}
+	defer stats.Close()
+	for _, name := range names {
+		calls0, time0, err := spent()
+		if err != nil {
+			return err
+		}
+		if _, err := n.turn(name, bytes); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		calls1, time1, err := spent()
+		if err != nil {
+			return err
+		}
+		calls[name], nanoseconds[name] = calls1-calls0, time1-time0
+	}
+	own := median(rates[kernelOwn])
+	for _, name := range names {
+		fmt.Printf("%-10s %7.0f Mbit/s  %.2f of the kernel's own  %7d decisions", name, median(rates[name])/1e6, median(rates[name])/own, calls[name])
+		if calls[name] > 0 {
+			fmt.Printf("  %5d ns each", nanoseconds[name]/calls[name])
+		}
+		fmt.Println()
+	}
+	return nil
+}
+
+// spent sums up the decisions of all schedulers, of which one runs at a time.
+func spent() (calls, nanoseconds uint64, err error) {
+	for id := ebpf.ProgramID(0); ; {
+		if id, err = ebpf.ProgramGetNextID(id); errors.Is(err, unix.ENOENT) {
+			return calls, nanoseconds, nil
+		} else if err != nil {
+			return 0, 0, err
+		}
+		p, err := ebpf.NewProgramFromID(id)
+		if errors.Is(err, unix.ENOENT) {
+			continue
+		} else if err != nil {
+			return 0, 0, err
+		}
+		info, err := p.Info()
+		if err == nil && info.Name == decision {
+			var s *ebpf.ProgramStats
+			if s, err = p.Stats(); err == nil {
+				calls += s.RunCount
+				nanoseconds += uint64(s.Runtime.Nanoseconds())
+			}
+		}
+		p.Close()
+		if err != nil {
+			return 0, 0, err
+		}
+	}
+}
+
+func median(list []float64) float64 {
+	return slices.SortedFunc(slices.Values(list), cmp.Compare[float64])[len(list)/2]
+}
+
+type network struct {
+	lab              *netlab.Lab
+	sender, receiver *netlab.Host
+	at               netip.Addr
+}
+
+// build makes
+//
+//	       ┌── veth ──┐
+//	sender ┤          ├ receiver
+//	       └── veth ──┘
+func build() (_ *network, err error) {
+	n := &network{}
+	if n.lab, err = netlab.New(); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			n.lab.Close()
+		}
+	}()
+	if n.sender, err = n.lab.Host("sender"); err != nil {
+		return nil, err
+	}
+	if n.receiver, err = n.lab.Host("receiver"); err != nil {
+		return nil, err
+	}
+	var paths [2]*netlab.Link
+	for i := range paths {
+		if paths[i], err = n.lab.Link(n.sender, n.receiver, netlab.LinkOpts{}); err != nil {
+			return nil, err
+		}
+	}
+	if err := n.lab.Route(); err != nil {
+		return nil, err
+	}
+	n.at = paths[0].Addr(n.receiver)
+	limits := netlab.MPTCPLimits{Subflows: 1, AddAddrAccepted: 1}
+	return n, errors.Join(n.sender.MPTCP(limits),
+		n.receiver.MPTCP(limits, netlab.MPTCPEndpoint{Addr: paths[1].Addr(n.receiver), Signal: true}))
+}
+
+// turn moves content under a scheduler, and gives its goodput in bit/s.
+func (n *network) turn(scheduler string, bytes int64) (float64, error) {
+	if err := n.sender.Sysctl("net.mptcp.scheduler", scheduler); err != nil {
+		return 0, err
+	}
+	var ln *mptcp.Listener
+	err := n.receiver.Do(func() (err error) {
+		ln, err = mptcp.Listen(netip.AddrPortFrom(netip.IPv4Unspecified(), 0), "")
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	defer ln.Close()
+	received := make(chan error, 1)
+	go func() {
+		conn, err := ln.Accept()
+		for range 2 {
+			if err == nil {
+				_, err = mptcp.Receive(conn)
+			}
+		}
+		received <- err
+	}()
+	var conn *net.TCPConn
+	err = n.sender.Do(func() (err error) {
+		conn, err = mptcp.Dial(context.Background(), netip.AddrPortFrom(n.at, ln.Addr().Port()), "")
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	defer conn.Close()
+	// Both subflows are there after this.
+	if _, err := mptcp.Send(conn, mptcp.Transfer{Bytes: 1 << 20, Fast: true}); err != nil {
+		return 0, err
+	}
+	time.Sleep(100 * time.Millisecond)
+	r, err := mptcp.Send(conn, mptcp.Transfer{Bytes: bytes, Fast: true})
+	return r.Rate(), errors.Join(err, <-received)
+}
