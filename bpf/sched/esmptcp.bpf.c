@@ -113,14 +113,12 @@ MPCC_PURE __u32 lane_of_rank(struct mpcc_scene *s nonnull, __u32 found, __u32 i,
 	return verdict_at(s, i)->rank == rank ? i : found;
 }
 
-/* N in Mbit. */
-static __always_inline struct mpcc_num size_of_transfer(const struct mpcc_demand *d)
+/* N, in bytes. */
+static __always_inline __u64 size_of_transfer(const struct mpcc_demand *d)
 {
 	__u64 bytes = d->unsent + d->outstanding, unknown = (__u64)size_kib << 10;
 
-	if (d->more && bytes < unknown)
-		bytes = unknown;
-	return num_div(num_of(bytes), num_of(125000));
+	return d->more && bytes < unknown ? unknown : bytes;
 }
 
 /* O_k = rate - lambda energy, as a number with a sign. */
@@ -243,9 +241,11 @@ MPCC_PURE __u32 allow_lane(struct mpcc_scene *s nonnull, __u32 i)
 MPCC_PURE int choose_set(struct mpcc_scene *s nonnull)
 {
 	struct rate_sum rates = {};
-	struct set_sum set = { .size = size_of_transfer(&s->demand) };
+	struct set_sum set = {};
 	__u32 count = 0, changed = 0;
 
+	s->memory.size = size_of_transfer(&s->demand);
+	set.size = num_div(num_of(s->memory.size), num_of(125000));
 	for_each_lane(i) add_rate(&rates, s, i);
 	for_each_lane(i) expect_rate(s, &rates, i);
 	for_each_lane(i) count += rank_lane(s, i);

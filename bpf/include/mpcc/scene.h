@@ -68,6 +68,7 @@ struct mpcc_demand {
 struct mpcc_memory {
 	__u64 lambda_at_us; /* of the last change of lambda (blest) */
 	__u64 chosen_us; /* of the last choice (esmptcp) */
+	__u64 size; /* bytes that it was made for (esmptcp) */
 	__u64 changes; /* of the set (esmptcp) */
 	__u64 copied_to; /* data sequence number up to which there are copies (redundant) */
 	__u64 oldest; /* data sequence number of the oldest outstanding byte (redundant) */

@@ -425,7 +425,7 @@ static __noinline int show_choice(struct sched_state *st)
 	choice = &c->choice;
 	choice->chosen_us = st->scene.memory.chosen_us;
 	choice->changes = st->scene.memory.changes;
-	choice->bytes = st->scene.demand.unsent + st->scene.demand.outstanding;
+	choice->bytes = st->scene.memory.size;
 	choice->k = st->scene.memory.k;
 	choice->count = 0;
 	for (__u32 i = 0; i < MPCC_MAX_SUBFLOWS; i++) {

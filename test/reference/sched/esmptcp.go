@@ -100,6 +100,7 @@ func (d *decision) choose() {
 		}
 	}
 	m.Changes += changed
+	m.Size = size
 	m.ChosenAt = d.Connection.Now
 }
 

@@ -58,6 +58,7 @@ type Memory struct {
 	Lambda       float64 `json:"lambda_percent,omitempty"`
 	Reinjections float64 `json:"reinjections,omitempty"`
 	ChosenAt     float64 `json:"chosen_us,omitempty"`
+	Size         float64 `json:"size,omitempty"` // bytes
 	Changes      float64 `json:"changes,omitempty"`
 	K            float64 `json:"k,omitempty"`
 	Alive        float64 `json:"alive,omitempty"`
