@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -111,6 +112,9 @@ func (r *runner) run(ctx context.Context, c *cobra.Command) error {
 	r.options.Progress = tell
 	_, err = experiment.All(ctx, file, folder, r.options)
 	done()
+	if errors.Is(err, context.Canceled) {
+		return errors.New("interrupted: what the run had made is removed")
+	}
 	if err != nil {
 		return err
 	}

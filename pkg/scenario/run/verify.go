@@ -188,7 +188,7 @@ func (d *direction) measure(ctx context.Context) (q result.Quality, err error) {
 	}
 	n := d.smallPackets()
 	if d.shape.Delay > 0 || d.shape.Loss > 0 {
-		small, err := p.send(ctx, n, smallPayload, d.smallGap(), d.shape.Delay+d.shape.Jitter)
+		small, err := p.send(ctx, n, 10, smallPayload, d.smallGap(), d.shape.Delay+d.shape.Jitter)
 		if err != nil {
 			return q, err
 		}
@@ -212,9 +212,9 @@ func (d *direction) measure(ctx context.Context) (q result.Quality, err error) {
 	if d.shape.Rate == 0 || d.shape.Loss >= 50 {
 		return q, nil
 	}
-	took := max(300*time.Millisecond, frames(60, fullFrame, d.shape.Rate))
+	took := max(200*time.Millisecond, frames(60, fullFrame, d.shape.Rate))
 	gap := frames(1, fullFrame, 2*d.shape.Rate)
-	full, err := p.send(ctx, int(took/gap), fullFrame-headers, gap, d.shape.Delay+d.shape.Jitter+took)
+	full, err := p.send(ctx, int(took/gap), int(took/gap), fullFrame-headers, gap, d.shape.Delay+d.shape.Jitter)
 	if err != nil {
 		return q, err
 	}
@@ -285,7 +285,7 @@ func setsockopt(conn *net.UDPConn, option, value int) error {
 // resolved later.
 func (p prober) neighbours(ctx context.Context) error {
 	for range 40 {
-		got, err := p.send(ctx, 1, smallPayload, 0, 250*time.Millisecond)
+		got, err := p.send(ctx, 1, 1, smallPayload, 0, 250*time.Millisecond)
 		if err != nil || len(got) > 0 {
 			return err
 		}
@@ -294,8 +294,9 @@ func (p prober) neighbours(ctx context.Context) error {
 }
 
 // send sends n datagrams, a gap apart on average, and collects those that
-// arrive until grace after the last.
-func (p prober) send(ctx context.Context, n, payload int, gap, grace time.Duration) ([]arrival, error) {
+// arrive until grace after the last. A sender that is late makes up for so many
+// of them at once.
+func (p prober) send(ctx context.Context, n, atOnce, payload int, gap, grace time.Duration) ([]arrival, error) {
 	begin := time.Now()
 	collected := make(chan []arrival, 1)
 	if err := p.in.SetReadDeadline(begin.Add(longest * 10)); err != nil {
@@ -318,11 +319,14 @@ func (p prober) send(ctx context.Context, n, payload int, gap, grace time.Durati
 	}()
 	buf := make([]byte, payload)
 	binary.BigEndian.PutUint64(buf[8:], uint64(begin.UnixNano()))
-	for i := range n {
-		// Late ones follow at once, so that the mean is kept.
-		if wait := time.Until(begin.Add(time.Duration(i) * gap)); wait > 200*time.Microsecond {
+	turn := begin
+	for range n {
+		if wait := time.Until(turn); wait > 200*time.Microsecond {
 			time.Sleep(wait)
+		} else if late := time.Duration(atOnce) * gap; -wait > late {
+			turn = turn.Add(-wait - late)
 		}
+		turn = turn.Add(gap)
 		if ctx.Err() != nil {
 			break
 		}

@@ -166,7 +166,11 @@ func (u *user) update() {
 		now := tally{t.Bytes_sent, t.Bytes_acked, uint64(t.Delivered), uint64(t.Total_retrans)}
 		delta := now.minus(s.last)
 		s.sum, s.last, s.state, s.live = s.sum.plus(delta), now, t, true
-		moved[s.iface] += delta.sent
+		if u.up() {
+			moved[s.iface] += delta.sent
+		} else {
+			moved[s.iface] += delta.acked // what was lost cost the receiver nothing
+		}
 	}
 	if !u.mark.set {
 		return
