@@ -16,7 +16,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -169,20 +168,28 @@ func Remove(ctx context.Context) (changed bool, err error) {
 	return s.Loaded != "" || s.Installed != "", err
 }
 
-// lock keeps out other installs; the kernel drops it with the process.
+// lockWait is long enough for a build on a slow machine.
+const lockWait = 2 * time.Minute
+
+// lock keeps out other installs. The commands that this one runs hold it too, so that what a killed one
+// started comes to its end before another begins.
 func lock() (unlock func(), err error) {
 	if os.Geteuid() != 0 {
 		return nil, errors.New("kernel modules are root's: run this as root")
 	}
-	f, err := os.OpenFile(lockFile, os.O_CREATE|os.O_RDWR, 0o600)
+	fd, err := unix.Open(lockFile, unix.O_CREAT|unix.O_RDWR, 0o600) // not closed on exec
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s: %w", lockFile, err)
 	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		f.Close()
-		return nil, errors.New("another mpcc is installing or removing the module: try again when it has ended")
+	for end := time.Now().Add(lockWait); ; time.Sleep(100 * time.Millisecond) {
+		if err = unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB); err == nil {
+			return func() { unix.Close(fd) }, nil
+		}
+		if err != unix.EWOULDBLOCK || time.Now().After(end) {
+			unix.Close(fd)
+			return nil, fmt.Errorf("another mpcc has been installing or removing the module for %v: try again when it has ended", lockWait)
+		}
 	}
-	return func() { f.Close() }, nil
 }
 
 func installDKMS(ctx context.Context, release string) error {
@@ -309,11 +316,9 @@ func unload() error {
 	}
 }
 
-// command is one that dies with this process.
 func command(ctx context.Context, name string, arg ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, name, arg...)
-	cmd.Env = append(os.Environ(), "LC_ALL=C")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	cmd.Env = append(os.Environ(), "LC_ALL=C") // errors are recognized by their words
 	return cmd
 }
 

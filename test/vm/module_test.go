@@ -75,7 +75,7 @@ const installModule = `
 	show $tools
 
 	mpcc sched install &
-	while [ ! -e /var/cache/mpcc/kmod ] && [ ! -e /var/lib/dkms/mpcc-sched ]; do sleep 0.1; done
+	while kill -0 $! && [ ! -e /var/cache/mpcc/kmod ] && [ ! -e /var/lib/dkms/mpcc-sched ]; do sleep 0.1; done
 	sleep 2
 	kill -9 $!
 	wait $! || true
