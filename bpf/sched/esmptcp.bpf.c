@@ -261,7 +261,10 @@ MPCC_PURE int choose_set(struct mpcc_scene *s nonnull)
 /* The faster of subflow i and the best so far, of the set's that may send. */
 MPCC_PURE __u32 faster_allowed(struct mpcc_scene *s nonnull, __u32 best, __u32 i)
 {
-	if (!verdict_at(s, i)->usable || !lane_at(s, i)->allowed)
+	if (!verdict_at(s, i)->usable)
+		return best;
+	verdict_at(s, i)->refused = !lane_at(s, i)->allowed;
+	if (!lane_at(s, i)->allowed)
 		return best;
 	return best == MPCC_NO_LANE || lane_faster(lane_at(s, i), lane_at(s, best)) ? i : best;
 }

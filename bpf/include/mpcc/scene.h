@@ -91,7 +91,7 @@ struct mpcc_verdict {
 	__u8 alive;
 	__u8 usable;
 	__u8 send;
-	__u8 refused; /* usable, but the scheduler waits */
+	__u8 refused; /* usable, but the scheduler waits, or keeps it out of the set (esmptcp) */
 };
 
 struct mpcc_scene {
@@ -174,8 +174,10 @@ static __always_inline __u32 fastest_usable(struct mpcc_scene *s)
 
 static __always_inline void send_on(struct mpcc_scene *s, __u32 lane)
 {
-	if (lane < MPCC_MAX_SUBFLOWS)
-		verdict_at(s, lane)->send = 1;
+	if (lane >= MPCC_MAX_SUBFLOWS)
+		return;
+	verdict_at(s, lane)->send = 1;
+	verdict_at(s, lane)->refused = 0;
 }
 
 /* 1 for an alive subflow that is no backup. */
