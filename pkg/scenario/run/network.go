@@ -36,6 +36,9 @@ type address struct {
 
 // build makes the network; close it also after an error.
 func (n *network) build(plan *scenario.Network) error {
+	if err := supported(plan.Links); err != nil {
+		return err
+	}
 	err := n.lab.Together(func() error {
 		for _, r := range plan.Routers {
 			h, err := n.lab.Router(string(r))
@@ -70,9 +73,6 @@ func (n *network) build(plan *scenario.Network) error {
 	if err != nil {
 		return err
 	}
-	if missing := n.lab.Missing(); len(missing) > 0 {
-		return fmt.Errorf("%w: %s; mpcc run --vm runs it on a kernel that has it", loader.ErrUnsupported, missing[0])
-	}
 	if err := n.lab.Route(); err != nil {
 		return err
 	}
@@ -97,6 +97,45 @@ func (n *network) build(plan *scenario.Network) error {
 		}
 	}
 	return nil
+}
+
+// supported fails where the kernel lacks a qdisc that a link needs.
+func supported(links []scenario.Link) error {
+	has := map[string]error{}
+	for i := range links {
+		for _, qdisc := range qdiscs(&links[i]) {
+			err, tried := has[qdisc]
+			if !tried {
+				err = netlab.Has(qdisc)
+				has[qdisc] = err
+			}
+			if err != nil {
+				return fmt.Errorf("%s: link %s: %w: %w; mpcc run --vm runs it on a kernel that has it",
+					links[i].Place, links[i].Name, loader.ErrUnsupported, err)
+			}
+		}
+	}
+	return nil
+}
+
+// qdiscs are those that the kernel may lack.
+func qdiscs(l *scenario.Link) (names []string) {
+	shapes := []*scenario.Shape{&l.Shape}
+	if l.Back != nil {
+		shapes = append(shapes, l.Back)
+	}
+	for _, s := range shapes {
+		if s.Delay > 0 || s.Loss > 0 {
+			names = append(names, "netem")
+		}
+		if s.Rate > 0 {
+			names = append(names, "tbf")
+		}
+		if s.Queue.RED != nil {
+			names = append(names, "red")
+		}
+	}
+	return names
 }
 
 func (n *network) link(l *scenario.Link) error {

@@ -100,7 +100,8 @@ func verify(ctx context.Context, all []*direction) ([]result.Quality, error) {
 }
 
 func (d *direction) verify(ctx context.Context) (q result.Quality, err error) {
-	for range attempts {
+	for i := range attempts {
+		time.Sleep(time.Duration(i) * 200 * time.Millisecond) // it may be less busy then
 		if q, err = d.measure(ctx); err == nil {
 			err = d.compare(q)
 		}
