@@ -61,6 +61,12 @@ func (d *decoder) at(field any, format string, args ...any) {
 	d.problem(d.nodes[field], format, args...)
 }
 
+// place is where the value that field points to was written.
+func (d *decoder) place(field any) string {
+	n := d.nodes[field]
+	return fmt.Sprintf("%s:%d:%d", d.file, n.Line, n.Column)
+}
+
 func (d *decoder) err() error {
 	if len(d.problems) == 0 {
 		return nil

@@ -180,13 +180,14 @@ func (b *builder) access(g Generate, i int, forwards bool, switches ...Name) {
 			Shape:     g.Access,
 			Energy:    g.Energy,
 			Interface: fmt.Sprintf("eth%d", port),
+			Place:     g.Place,
 		})
 	}
 }
 
 func (b *builder) fabric(g Generate, from, to Name) {
 	b.Links = append(b.Links, Link{
-		Name: LinkName(from + "-" + to), Between: []Name{from, to}, Shape: g.Fabric,
+		Name: LinkName(from + "-" + to), Between: []Name{from, to}, Shape: g.Fabric, Place: g.Place,
 	})
 }
 

@@ -147,6 +147,12 @@ func (f *File) decode(env map[string]any) (*decoder, *Scenario) {
 	d := &decoder{file: f.path, env: env, fixed: env == nil, left: maxNodes, nodes: map[any]*yaml.Node{}}
 	s := &Scenario{}
 	d.decode(f.root, reflect.ValueOf(s).Elem(), "the scenario", "")
+	for i := range s.Links {
+		s.Links[i].Place = d.place(&s.Links[i])
+	}
+	for i := range s.Generate {
+		s.Generate[i].Place = d.place(&s.Generate[i])
+	}
 	return d, s
 }
 

@@ -382,3 +382,23 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// Every link knows where the file has it.
+func TestPlace(t *testing.T) {
+	text := strings.Replace(good, "routers: [core]", "routers: [core]\ngenerate: [{name: dc, fat_tree: {ports: 2}}]", 1)
+	f, err := Parse("try.yaml", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	places := map[LinkName]string{}
+	for _, l := range f.Runs(false)[0].Network().Links {
+		places[l.Name] = l.Place
+	}
+	for link, want := range map[LinkName]string{
+		"wlan": "try.yaml:17:5", "each-2": "try.yaml:20:5", "dc-0-eth0": "try.yaml:15:12", "dc-edge-0-dc-agg-0": "try.yaml:15:12",
+	} {
+		if places[link] != want {
+			t.Errorf("link %s is at %s, not %s", link, places[link], want)
+		}
+	}
+}

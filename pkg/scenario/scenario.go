@@ -182,6 +182,8 @@ type Link struct {
 
 	// Interface is the name on hosts: the same at each of several of a kind.
 	Interface string `yaml:"-"`
+	// Place is where the file describes it: file:line:column.
+	Place string `yaml:"-"`
 }
 
 // Generate makes a data centre network of one kind.
@@ -204,6 +206,9 @@ type Generate struct {
 	MPTCP *MPTCP `yaml:"mptcp,omitempty"`
 	// Left out where false.
 	When *bool `yaml:"when,omitempty"`
+
+	// Place is where the file describes it: file:line:column.
+	Place string `yaml:"-"`
 }
 
 // FatTree has ports³/4 hosts and 5·ports²/4 switches.
