@@ -9,6 +9,7 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -39,10 +40,11 @@ func packetSchedulers(t *testing.T) []string {
 func loadSchedulers(t *testing.T, names ...string) {
 	t.Helper()
 	withSchedulers(t)
-	for i, name := range names {
-		names[i] = "sched/" + name
+	var ids []string
+	for _, name := range names {
+		ids = append(ids, "sched/"+name)
 	}
-	load(t, names...)
+	load(t, ids...)
 }
 
 // schedule makes the connections to come of both hosts use a scheduler; "default" is the kernel's own.
@@ -74,59 +76,65 @@ func (x transfer) within(t *testing.T, limit time.Duration) mptcp.Result {
 //	client ─┤                      ├─ server
 //	        └── 20 Mbit/s, 30 ms ──┘
 //
-// At 2 % loss a Reno flow has 10 Mbit/s on the first path and 3 on the second, so 0.5 MB take half a second. 5 MB
-// take 1 s of both paths, and longer with the cuts. The kernel takes a path for dead after some timeouts
+// At 2 % loss a Reno flow has 10 Mbit/s on the first path and 3 on the second, so 0.5 MB take half a second. 4 MB
+// take 0.8 s of both paths, and longer with the cuts. The kernel takes a path for dead after some timeouts
 // that double from 0.2 s, so a stall is what lasts many seconds more.
 func TestSchedulersNeverStall(t *testing.T) {
-	const limit = 40 * time.Second
 	names := packetSchedulers(t)
-	loadSchedulers(t, append([]string(nil), names...)...)
-	t.Run("all", func(t *testing.T) {
-		for _, name := range append(names, "default") {
-			t.Run(name, func(t *testing.T) {
-				t.Parallel()
-				shapes := [2]netlab.Shape{
-					{Rate: 20e6, Delay: 5 * time.Millisecond, Queue: 60},
-					{Rate: 20e6, Delay: 15 * time.Millisecond, Queue: 100},
-				}
-				n := newTwoPaths(t, shapes)
-				n.schedule(t, name)
-				lose := func(path int, percent float64) {
-					shape := shapes[path]
-					shape.Loss = percent
-					for _, d := range []netlab.Dir{netlab.AtoB, netlab.BtoA} {
-						if err := n.paths[path].Set(d, shape); err != nil {
-							t.Fatal(err)
-						}
-					}
-				}
-				there, back := n.connect(t, "", ""), n.connect(t, "", "").reverse()
-				both := func(bytes int64, meanwhile func()) float64 {
-					start := time.Now()
-					under := []transfer{there.transfer(bytes), back.transfer(bytes)}
-					meanwhile()
-					for _, x := range under {
-						x.within(t, limit)
-					}
-					return time.Since(start).Seconds()
-				}
-				lose(0, 2)
-				lose(1, 2)
-				lossy := both(5e5, func() {})
-				lose(0, 0)
-				lose(1, 0)
-				cut := both(5e6, func() {
-					for path := range n.paths {
-						time.Sleep(300 * time.Millisecond)
-						lose(path, 100)
-						time.Sleep(time.Second)
-						lose(path, 0)
-					}
-				})
-				t.Logf("%.1f s with losses, %.1f s with cuts", lossy, cut)
-			})
+	loadSchedulers(t, names...)
+	var all sync.WaitGroup
+	atOnce := make(chan struct{}, 5) // more would wait for the machine
+	for _, name := range append(names, "default") {
+		all.Go(func() {
+			atOnce <- struct{}{}
+			defer func() { <-atOnce }()
+			t.Run(name, func(t *testing.T) { neverStalls(t, name) })
+		})
+	}
+	all.Wait()
+}
+
+func neverStalls(t *testing.T, scheduler string) {
+	const limit = 40 * time.Second
+	shapes := [2]netlab.Shape{
+		{Rate: 20e6, Delay: 5 * time.Millisecond, Queue: 60},
+		{Rate: 20e6, Delay: 15 * time.Millisecond, Queue: 100},
+	}
+	n := newTwoPaths(t, shapes)
+	n.schedule(t, scheduler)
+	lose := func(path int, percent float64) {
+		shape := shapes[path]
+		shape.Loss = percent
+		for _, d := range []netlab.Dir{netlab.AtoB, netlab.BtoA} {
+			if err := n.paths[path].Set(d, shape); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	there, back := n.connect(t, "", ""), n.connect(t, "", "").reverse()
+	both := func(bytes int64, meanwhile func()) float64 {
+		start := time.Now()
+		under := []transfer{there.transfer(bytes), back.transfer(bytes)}
+		meanwhile()
+		for _, x := range under {
+			x.within(t, limit)
+		}
+		return time.Since(start).Seconds()
+	}
+	lose(0, 2)
+	lose(1, 2)
+	lossy := both(5e5, func() {})
+	lose(0, 0)
+	lose(1, 0)
+	cut := both(4e6, func() {
+		for path := range n.paths {
+			time.Sleep(300 * time.Millisecond)
+			lose(path, 100)
+			time.Sleep(time.Second)
+			lose(path, 0)
 		}
 	})
+	t.Logf("%.1f s with losses, %.1f s with cuts", lossy, cut)
 }
 
 // read has the server read all that comes.
@@ -195,8 +203,7 @@ func (n twoPaths) price(t *testing.T, slopes ...int) {
 // not; redundant sends all on both.
 func TestSchedulersOnThinFlows(t *testing.T) {
 	const rate, length = 250e3, 3 * time.Second
-	names := []string{"minrtt", "roundrobin", "redundant", "emtcp"}
-	loadSchedulers(t, append([]string(nil), names...)...)
+	loadSchedulers(t, "minrtt", "roundrobin", "redundant", "emtcp")
 	n := newTwoPaths(t, [2]netlab.Shape{
 		{Rate: 20e6, Delay: 30 * time.Millisecond, Queue: 200},
 		{Rate: 20e6, Delay: 10 * time.Millisecond, Queue: 200},
@@ -282,13 +289,14 @@ func TestSchedulersOnASmallBuffer(t *testing.T) {
 }
 
 // CDD keeps the congestion coefficients level, unacknowledged packets over window, where there is less to
-// send than the paths take: 8 Mbit/s, of which minrtt gives the second path nothing.
+// send than the paths take: 3 Mbit/s in pieces of 7.5 kB, 5 packets for windows of 10 and more. minrtt gives
+// the second path none of them; cdd the one after the other has as much on its way.
 //
 //	        ┌── 20 Mbit/s, 20 ms ──┐
 //	client ─┤                      ├─ server
 //	        └── 20 Mbit/s, 40 ms ──┘
 func TestCDDKeepsCoefficientsLevel(t *testing.T) {
-	const rate = 1e6
+	const rate = 375e3
 	loadSchedulers(t, "cdd", "minrtt")
 	n := newTwoPaths(t, [2]netlab.Shape{
 		{Rate: 20e6, Delay: 10 * time.Millisecond, Queue: 100},
@@ -327,7 +335,7 @@ func TestCDDKeepsCoefficientsLevel(t *testing.T) {
 		return math.Abs(gamma[0]-gamma[1]) / (gamma[0] + gamma[1])
 	}
 	byDefault, minrtt, cdd := run("default"), run("minrtt"), run("cdd")
-	if cdd > 0.35 || cdd > 0.6*minrtt {
+	if cdd > 0.4 || cdd > 0.5*minrtt {
 		t.Errorf("the coefficients differ by %.2f of their sum under cdd, %.2f under minrtt, %.2f under the kernel's own",
 			cdd, minrtt, byDefault)
 	}
@@ -340,8 +348,9 @@ func TestCDDKeepsCoefficientsLevel(t *testing.T) {
 //	client ─┤                      ├─ server
 //	        └── 20 Mbit/s, 20 ms ──┘
 //
-// The second path adds at most 20 Mbit/s. It raises the energy per Mbit from 100 to 450 mJ, so with 0.001 a
-// mJ by as much as 57 Mbit and more are worth: the set is both for 1 MiB (8 Mbit), one for 100 MiB.
+// The second path adds 6 Mbit/s by its first window, and 20 at most. It raises the energy per Mbit from 100
+// to 150 mJ. With 0.001 a mJ that weighs 2 Mbit/s for the 4 MB (34 Mbit) that a send buffer holds, and 42 for
+// 100 MiB: the set is both paths for the one, one for the other.
 func TestESMPTCPChooses(t *testing.T) {
 	withSchedulers(t)
 	load(t)
@@ -383,7 +392,7 @@ func TestESMPTCPChooses(t *testing.T) {
 	}
 	for dear := range n.paths {
 		slopes := []int{100, 100}
-		slopes[dear] = 800
+		slopes[dear] = 200
 		n.price(t, slopes...)
 		if set, shares := run("1024"); set != [2]bool{true, true} || min(shares[0], shares[1]) < 0.2 {
 			t.Errorf("path %d dear, 1 MiB: set %v, shares %.2f", dear, set, shares)
