@@ -377,6 +377,16 @@ func (k *Link) Stats(d Dir) (QueueStats, error) {
 	return q, nil
 }
 
+// Received counts the bytes of Ethernet frames that one direction has brought.
+func (k *Link) Received(d Dir) (uint64, error) {
+	e := k.ends[1-d]
+	l, err := e.host.nl.LinkByIndex(e.nl.Attrs().Index)
+	if err != nil {
+		return 0, fmt.Errorf("netlab: look at %s on %s: %w", e.dev, e.host.name, err)
+	}
+	return l.Attrs().Statistics.RxBytes, nil
+}
+
 // Qdiscs is what tc shows of one direction's queues.
 func (k *Link) Qdiscs(d Dir) (string, error) {
 	e := k.ends[d]
