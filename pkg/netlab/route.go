@@ -26,7 +26,7 @@ func (e *end) addOwnRoutes() error {
 		return err
 	}
 	nowhere := &netlink.Route{
-		Dst:      ipNet(netip.MustParsePrefix("0.0.0.0/0")),
+		Dst:      ipNet(everywhere),
 		Table:    e.table,
 		Type:     unix.RTN_UNREACHABLE,
 		Priority: 1 << 20,
@@ -87,6 +87,16 @@ func (l *Lab) Route() error {
 			e.routes = slices.DeleteFunc(e.routes, func(r netlink.Route) bool { return r.Gw != nil || r.MultiPath != nil })
 		}
 	}
+	for _, h := range l.hosts {
+		if !h.leaf() {
+			continue
+		}
+		for _, table := range []int{h.ends[0].table, unix.RT_TABLE_MAIN} {
+			if err := h.ends[0].addRoute(h.ends[0].via(everywhere, table)); err != nil {
+				return fmt.Errorf("netlab: %s: %w", h.name, err)
+			}
+		}
+	}
 	for _, dst := range l.hosts {
 		if dst.router {
 			continue
@@ -105,7 +115,7 @@ func (l *Lab) Route() error {
 				return 0, false
 			}
 			for _, h := range l.hosts {
-				if h == dst {
+				if h == dst || h.leaf() {
 					continue
 				}
 				if err := h.routeTo(target, cost); err != nil {
@@ -115,6 +125,14 @@ func (l *Lab) Route() error {
 		}
 	}
 	return nil
+}
+
+var everywhere = netip.MustParsePrefix("0.0.0.0/0")
+
+// leaf says that all of a host's traffic goes to the one router that it is
+// linked to: in a large network most hosts are so.
+func (h *Host) leaf() bool {
+	return !h.forwards && len(h.ends) == 1 && h.ends[0].peer.host.router
 }
 
 // routeTo installs h's routes to the addresses of target; cost is that of going
@@ -187,8 +205,11 @@ func (e *end) addTableRoutes(target *end) error {
 	return nil
 }
 
-// prefixes hold all the end's addresses and no other's.
+// prefixes hold all the end's addresses and no other host's.
 func (e *end) prefixes() []netip.Prefix {
+	if e.peer.host.router {
+		return []netip.Prefix{e.subnet}
+	}
 	all := []netip.Prefix{netip.PrefixFrom(e.addr, 32)}
 	if len(e.more) > 0 {
 		all = append(all, e.morePrefix())
