@@ -346,11 +346,14 @@ func (d *decoder) traffic(u *User) {
 const defaultAlpha = 1.5
 
 func (d *decoder) event(b *builder, s *Scenario, e *Event) {
-	if !slices.ContainsFunc(b.Links, func(l Link) bool { return l.Name == e.Link }) {
-		var names []LinkName
-		for _, l := range b.Links {
-			names = append(names, l.Name)
+	var names []LinkName
+	for _, l := range b.Links {
+		names = append(names, l.Name)
+		if l.Name == e.Link && e.Delay != nil && *e.Delay < l.Jitter {
+			d.at(e.Delay, "delay %v is below the link's jitter %v: packets cannot arrive before they leave", *e.Delay, l.Jitter)
 		}
+	}
+	if !slices.Contains(names, e.Link) {
 		d.at(&e.Link, "no link %s: there are %s", e.Link, list(names))
 	}
 	if end := s.Phases.Warmup + s.Phases.Measure; e.At >= end {

@@ -162,6 +162,7 @@ func TestBad(t *testing.T) {
 		{"link: wlan, state", "link: wan, state", ":", "no link wan: there are wlan, umts, lan, each-0, each-1, each-2"},
 		{"at: 5 s", "at: 11 s", ":", "the run is over after 11 s: let it come earlier"},
 		{", state: down", "", ":", "the event changes nothing: give state, rate, delay or loss"},
+		{"state: down", "delay: 100 us", ":", "delay 100 us is below the link's jitter 1 ms"},
 		// Expectations
 		{"metric: goodput", "metric: goodness", ":", `unknown metric "goodness"`},
 		{"of: phone,", "of: phones,", ":", "goodput is of a class or nothing, not \"phones\": there are cross, phone, web"},

@@ -56,7 +56,7 @@ func (m *measurement) do(ctx context.Context) (_ *result.Run, err error) {
 		shapes: map[scenario.LinkName]*[2]scenario.Shape{}, interfaces: map[scenario.Name][]address{},
 	}
 	defer func() { err = errors.Join(err, m.net.close()) }()
-	if err := m.net.build(m.plan); err != nil {
+	if err := m.net.build(m.plan, m.run.Scenario.Events); err != nil {
 		return nil, err
 	}
 	m.progress.say("measuring the links")

@@ -35,8 +35,8 @@ type address struct {
 }
 
 // build makes the network; close it also after an error.
-func (n *network) build(plan *scenario.Network) error {
-	if err := supported(plan.Links); err != nil {
+func (n *network) build(plan *scenario.Network, events []scenario.Event) error {
+	if err := supported(plan.Links, events); err != nil {
 		return err
 	}
 	err := n.lab.Together(func() error {
@@ -100,10 +100,10 @@ func (n *network) build(plan *scenario.Network) error {
 }
 
 // supported fails where the kernel lacks a qdisc that a link needs.
-func supported(links []scenario.Link) error {
+func supported(links []scenario.Link, events []scenario.Event) error {
 	has := map[string]error{}
 	for i := range links {
-		for _, qdisc := range qdiscs(&links[i]) {
+		for _, qdisc := range qdiscs(&links[i], events) {
 			err, tried := has[qdisc]
 			if !tried {
 				err = netlab.Has(qdisc)
@@ -119,7 +119,7 @@ func supported(links []scenario.Link) error {
 }
 
 // qdiscs are those that the kernel may lack.
-func qdiscs(l *scenario.Link) (names []string) {
+func qdiscs(l *scenario.Link, events []scenario.Event) (names []string) {
 	shapes := []*scenario.Shape{&l.Shape}
 	if l.Back != nil {
 		shapes = append(shapes, l.Back)
@@ -133,6 +133,11 @@ func qdiscs(l *scenario.Link) (names []string) {
 		}
 		if s.Queue.RED != nil {
 			names = append(names, "red")
+		}
+	}
+	for _, e := range events {
+		if e.Link == l.Name && (e.Delay != nil || e.Loss != nil) {
+			names = append(names, "netem")
 		}
 	}
 	return names
