@@ -75,6 +75,12 @@ func (m *measurement) do(ctx context.Context) (_ *result.Run, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, m.samples.Close()) }()
+	m.began = time.Now()
+	if m.run.Scenario.Phases.Warmup == 0 {
+		if err := m.begin(); err != nil {
+			return nil, err
+		}
+	}
 	traffic, stop := context.WithCancel(ctx)
 	ended := m.start(traffic, cancel)
 	defer func() {
@@ -227,10 +233,6 @@ func (n *network) prepareHost(name scenario.Name, class *scenario.User) error {
 // start lets each user begin at its time. The channel is closed when all of
 // them have ended; fail is called when one cannot go on.
 func (m *measurement) start(ctx context.Context, fail context.CancelCauseFunc) <-chan struct{} {
-	m.began = time.Now()
-	if m.run.Scenario.Phases.Warmup == 0 {
-		m.begin()
-	}
 	random := rand.New(rand.NewPCG(m.run.Seed, 1))
 	ended := make(chan struct{})
 	left := make(chan struct{}, len(m.users))
@@ -325,15 +327,15 @@ func finite(class *scenario.User) bool {
 	return class.Kind == scenario.TrafficFile || class.Kind == scenario.TrafficHTTP
 }
 
-// counted is what is read at the beginning and the end of the measured phase.
-type counted struct {
+// phaseCount is what is read at the beginning and the end of the measured phase.
+type phaseCount struct {
 	at     time.Time
 	queues []netlab.QueueStats
 	late   map[scenario.Name]uint64 // packets in MPTCP's out-of-order queue, by receiving host
 	zones  []energy.Zone
 }
 
-func (m *measurement) count(rapl *energy.RAPL) (c counted, err error) {
+func (m *measurement) count(rapl *energy.RAPL) (c phaseCount, err error) {
 	c.at = time.Now()
 	c.late = map[scenario.Name]uint64{}
 	for _, d := range m.net.directions {
@@ -415,10 +417,14 @@ func outOfOrder(h *netlab.Host) (n uint64, err error) {
 }
 
 // begin begins the measured phase for the users.
-func (m *measurement) begin() {
+func (m *measurement) begin() error {
+	if err := m.readMaps(); err != nil {
+		return err
+	}
 	for _, u := range m.users {
 		u.begin()
 	}
+	return nil
 }
 
 // measure goes through the phases.
@@ -437,7 +443,7 @@ func (m *measurement) measure(ctx context.Context, ended <-chan struct{}) error 
 	defer second.Stop()
 	done := m.progress.now.Done
 	warming, over := time.After(time.Until(warm)), make(<-chan time.Time)
-	var first counted
+	var first phaseCount
 	doing := "warming up"
 	finite := m.finite()
 	for running := true; running; {
@@ -446,7 +452,9 @@ func (m *measurement) measure(ctx context.Context, ended <-chan struct{}) error 
 			return context.Cause(ctx)
 		case <-warming:
 			if phases.Warmup > 0 {
-				m.begin()
+				if err := m.begin(); err != nil {
+					return err
+				}
 			}
 			if first, err = m.count(rapl); err != nil {
 				return err

@@ -76,14 +76,16 @@ func (n *network) build(plan *scenario.Network, events []scenario.Event) error {
 	if err := n.lab.Route(); err != nil {
 		return err
 	}
-	connects := map[scenario.Name]bool{}
+	connects := map[scenario.Name]bool{} // of those that speak MPTCP, who opens connections
 	for _, c := range plan.Classes {
 		if c.Transport != scenario.OverMPTCP {
 			continue
 		}
 		for _, m := range c.Members {
 			connects[m.From] = true
-			connects[m.To] = connects[m.To]
+			if !connects[m.To] {
+				connects[m.To] = false
+			}
 		}
 	}
 	for i := range plan.Hosts {

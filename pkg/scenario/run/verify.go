@@ -229,23 +229,20 @@ func (d *direction) measureRate(ctx context.Context, p prober) (*float64, error)
 	}
 	out := ipv4.NewPacketConn(p.out)
 	begin := time.Now()
-	var from, to struct {
-		at    time.Time
-		bytes uint64
-	}
+	var from, to counted
 	var err error
 	for sent := 0; ctx.Err() == nil; {
 		now := time.Now()
 		// The first half may have passed at once, out of a bucket of tokens, or
 		// still be on its way.
-		if since := now.Sub(begin) - d.shape.Delay - d.shape.Jitter; from.at.IsZero() && since > took/2 {
-			from.at = now
-			if from.bytes, err = d.link.Received(d.dir); err != nil {
-				return nil, err
+		if from.at.IsZero() {
+			if now.Sub(begin)-d.shape.Delay-d.shape.Jitter > took/2 {
+				if from, err = d.received(); err != nil {
+					return nil, err
+				}
 			}
-		} else if since > took {
-			to.at = now
-			if to.bytes, err = d.link.Received(d.dir); err != nil {
+		} else if now.Sub(from.at) > took/2 {
+			if to, err = d.received(); err != nil {
 				return nil, err
 			}
 			break
@@ -265,6 +262,19 @@ func (d *direction) measureRate(ctx context.Context, p prober) (*float64, error)
 		return nil, ctx.Err()
 	}
 	return pointer(float64(to.bytes-from.bytes) * 8 / to.at.Sub(from.at).Seconds()), nil
+}
+
+// counted is how many bytes had come out by then.
+type counted struct {
+	at    time.Time
+	bytes uint64
+}
+
+func (d *direction) received() (c counted, err error) {
+	before := time.Now()
+	c.bytes, err = d.link.Received(d.dir)
+	c.at = before.Add(time.Since(before) / 2)
+	return c, err
 }
 
 // prober sends datagrams over one direction.
