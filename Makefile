@@ -32,15 +32,15 @@ help: ## Show this list
 deps: ## Install what this machine lacks: Debian packages, Go
 	@.ci/deps
 
-# Compiles every BPF program, with its Go bindings, into the folder $(1), and what only the benchmarks
-# use into $(2). The maps' types are Go's too.
+# Compiles every BPF program, with its Go bindings, into the folder $(1), what only the benchmarks use into
+# $(2), and what only the tests use into $(3). The maps' types are Go's too.
 BPF2GO := go tool bpf2go -cc $(CLANG) -target bpfel -output-dir
 SHARED_TYPES := $(addprefix -type ,mpcc_subflow mpcc_total_key mpcc_total mpcc_counter_set \
 	mpcc_energy_key mpcc_energy_profile mpcc_sched_connection mpcc_sched_total_key \
 	mpcc_sched_total mpcc_sched_counter_set)
 define bpf2go
-	mkdir -p $(1) $(2)
-	rm -f {$(1),$(2)}/*_bpfel.{go,o}
+	mkdir -p $(1) $(2) $(3)
+	rm -f {$(1),$(2),$(3)}/*_bpfel.{go,o}
 	$(BPF2GO) $(1) -go-package obj $(SHARED_TYPES) Maps bpf/maps.bpf.c -- $(BPF_CFLAGS)
 	for file in bpf/cc/*.bpf.c; do \
 		name=$$(basename $$file .bpf.c); \
@@ -55,12 +55,13 @@ define bpf2go
 		name=$$(basename $$file .bpf.c); \
 		$(BPF2GO) $(2) -go-package main -no-global-types "$${name^}" $$file -- $(BPF_CFLAGS); \
 	done
+	$(BPF2GO) $(3) -go-package e2e -tags e2e -no-global-types Simplest test/e2e/bpf/simplest.bpf.c -- $(BPF_CFLAGS)
 endef
 
 .PHONY: generate
 generate: ## Compile the BPF programs and their Go bindings; write the tables
 	go run ./bpf/gen | clang-format-19 >bpf/include/mpcc/logistic.h
-	$(call bpf2go,bpf/obj,test/bench)
+	$(call bpf2go,bpf/obj,test/bench,test/e2e)
 	go run ./docs/gen >docs/algorithms.md
 	go run ./docs/gen/results
 	go run ./docs/gen/scenarios
@@ -72,8 +73,8 @@ check-generated: ## Fail if a generated file is not what its sources give
 	@mkdir -p docs/results/plots && go run ./docs/gen/results -out .cache/docs && \
 		diff docs/results.md .cache/docs/results.md && diff -rq docs/results/plots .cache/docs/results/plots || \
 		{ echo "docs/results.md is not what docs/results gives: run make generate and commit" >&2; exit 1; }
-	$(call bpf2go,.cache/obj,.cache/bench)
-	@for folder in bpf/obj test/bench; do \
+	$(call bpf2go,.cache/obj,.cache/bench,.cache/e2e)
+	@for folder in bpf/obj test/bench test/e2e; do \
 		diff <(cd $$folder && sha256sum *_bpfel.*) <(cd .cache/$${folder#*/} && sha256sum *_bpfel.*) || \
 		{ echo "$$folder is not what the BPF sources compile to: run make generate and commit" >&2; exit 1; }; \
 	done
