@@ -3,7 +3,9 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -169,10 +171,14 @@ func (r *runner) runInVM(ctx context.Context, c *cobra.Command) error {
 		// The module gives stock kernels the type of BPF packet schedulers.
 		command = append([]string{"sh", "-c", `modprobe ` + kmod.Name + ` && exec "$@"`, "sh"}, command...)
 	}
+	tell, done := showProgress(string(file.Name))
 	ended, err := vm.Run(ctx, vm.Spec{
-		Kernel: r.kernel, Cmd: command, Stdout: c.OutOrStdout(), ResultsDir: folder.Path,
-		Files: map[string]string{guestProgram: program, guestScenario: text.Name()},
+		Kernel: r.kernel, Cmd: command, ResultsDir: folder.Path,
+		Stdout: &progressReader{out: c.OutOrStdout(), tell: tell},
+		Env:    map[string]string{tellProgress: "1"},
+		Files:  map[string]string{guestProgram: program, guestScenario: text.Name()},
 	})
+	done()
 	switch {
 	case err != nil:
 		return err
@@ -244,6 +250,9 @@ func cleanRuns(w io.Writer) error {
 
 // showProgress shows how far the runs are, on a terminal.
 func showProgress(name string) (tell func(experiment.Progress), done func()) {
+	if os.Getenv(tellProgress) != "" {
+		return writeProgress, func() {}
+	}
 	if !term.IsTerminal(int(os.Stderr.Fd())) {
 		return nil, func() {}
 	}
@@ -255,4 +264,47 @@ func showProgress(name string) (tell func(experiment.Progress), done func()) {
 		_ = bar.Set(min(int(p.Done.Seconds()), int(p.All.Seconds())-1))
 	}
 	return tell, func() { _ = bar.Clear() }
+}
+
+// In a virtual machine progress goes among the output, as lines that begin with
+// progressMark, when the variable tellProgress is set.
+const (
+	tellProgress = "MPCC_TELL_PROGRESS"
+	progressMark = "\x1e"
+)
+
+func writeProgress(p experiment.Progress) {
+	if line, err := json.Marshal(p); err == nil {
+		fmt.Printf("%s%s\n", progressMark, line)
+	}
+}
+
+// progressReader takes the progress out of a virtual machine's output.
+type progressReader struct {
+	out  io.Writer
+	tell func(experiment.Progress) // may be nil
+	line []byte                    // not yet complete
+}
+
+func (r *progressReader) Write(p []byte) (int, error) {
+	r.line = append(r.line, p...)
+	for {
+		end := bytes.IndexByte(r.line, '\n')
+		if end < 0 {
+			return len(p), nil
+		}
+		line := r.line[:end+1]
+		r.line = r.line[end+1:]
+		text, marked := bytes.CutPrefix(line, []byte(progressMark))
+		if !marked {
+			if _, err := r.out.Write(line); err != nil {
+				return 0, err
+			}
+			continue
+		}
+		var progress experiment.Progress
+		if err := json.Unmarshal(text, &progress); err == nil && r.tell != nil {
+			r.tell(progress)
+		}
+	}
 }

@@ -44,6 +44,10 @@ type Progress struct {
 // overhead is what a run takes beside its phases, about.
 const overhead = 3 * time.Second
 
+// tries of a run whose links are not what was asked: a long series should not
+// end because the machine was busy for a moment.
+const tries = 3
+
 // All runs every repeat of every point and writes what comes out to a folder.
 func All(ctx context.Context, file *scenario.File, folder *result.Folder, o Options) (r *result.Result, err error) {
 	runs := o.runs(file)
@@ -68,8 +72,13 @@ func All(ctx context.Context, file *scenario.File, folder *result.Folder, o Opti
 	for i, one := range runs {
 		p.now.Run, p.now.Point = i, one.Point
 		done := p.now.Done
-		m := &measurement{run: one, folder: folder, index: i, progress: &p}
-		run, err := m.do(ctx)
+		var run *result.Run
+		for range tries {
+			m := &measurement{run: one, folder: folder, index: i, progress: &p}
+			if run, err = m.do(ctx); !errors.Is(err, errUnbelievable) {
+				break
+			}
+		}
 		if err != nil {
 			return nil, fmt.Errorf("run %d of %d (%s): %w", i+1, len(runs), describe(one), err)
 		}

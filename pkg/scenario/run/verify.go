@@ -38,6 +38,9 @@ const (
 	lateSlack = 4 * time.Millisecond
 )
 
+// errUnbelievable is a link that is not what was asked.
+var errUnbelievable = errors.New("no result would be believable")
+
 // direction is one way of a link.
 type direction struct {
 	name     string
@@ -139,8 +142,8 @@ func (d *direction) compare(q result.Quality) error {
 		}
 	}
 	if len(wrong) > 0 {
-		return fmt.Errorf("it gives %s: no result would be believable; let the machine be idle, or ask less of it",
-			strings.Join(wrong, ", "))
+		return fmt.Errorf("it gives %s: %w; let the machine be idle, or ask less of it",
+			strings.Join(wrong, ", "), errUnbelievable)
 	}
 	return nil
 }

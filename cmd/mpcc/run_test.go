@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	experiment "github.com/mpcc/mpcc/pkg/scenario/run"
+)
+
+// Progress comes out of the output of a virtual machine, in whatever parts it
+// arrives, and the rest stays as it is.
+func TestProgressReader(t *testing.T) {
+	const output = "one\n\x1e{\"Run\":1,\"Runs\":4,\"Doing\":\"measuring\",\"Done\":2000000000,\"All\":9000000000}\ntwo\n"
+	for size := 1; size <= len(output); size++ {
+		var out bytes.Buffer
+		var told []experiment.Progress
+		r := &progressReader{out: &out, tell: func(p experiment.Progress) { told = append(told, p) }}
+		for rest := []byte(output); len(rest) > 0; {
+			n := min(size, len(rest))
+			if _, err := r.Write(rest[:n]); err != nil {
+				t.Fatal(err)
+			}
+			rest = rest[n:]
+		}
+		if out.String() != "one\ntwo\n" {
+			t.Errorf("in parts of %d the output is %q", size, out.String())
+		}
+		if len(told) != 1 || told[0].Run != 1 || told[0].Runs != 4 || told[0].Doing != "measuring" ||
+			told[0].Done != 2*time.Second || told[0].All != 9*time.Second {
+			t.Errorf("in parts of %d it told %+v", size, told)
+		}
+	}
+}
