@@ -24,10 +24,9 @@ typedef _Bool bool;
 #define NULL ((void *)0)
 
 /* From the BPF system call's interface. */
-enum { BPF_MAP_TYPE_HASH = 1, BPF_MAP_TYPE_ARRAY = 2, BPF_MAP_TYPE_SK_STORAGE = 24 };
+enum { BPF_MAP_TYPE_HASH = 1, BPF_MAP_TYPE_ARRAY = 2 };
 enum { BPF_ANY = 0, BPF_NOEXIST = 1 };
 enum { BPF_F_NO_PREALLOC = 1 };
-enum { BPF_SK_STORAGE_GET_F_CREATE = 1 };
 
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>

@@ -9,9 +9,9 @@
  *   sched_chose(scene)       whether it has just chosen a set, to be shown
  *   sched_answer(msk, scene, reinject, result)   what it answers, and does, last: result
  *
- * A connection's scene is kept in its own storage, which goes with it; without memory for that the first
- * subflow that may send does, and the connection goes on. The kernel calls with the connection's lock
- * held, so a scene has one user.
+ * A connection's scene is kept in a map of the scheduler's; without room for it the first subflow that may
+ * send does, and the connection goes on. The kernel calls with the connection's lock held, so a scene has
+ * one user.
  */
 #ifndef MPCC_SCHED_H
 #define MPCC_SCHED_H
@@ -39,6 +39,9 @@
 /* What the kernel's scheduler sends at most before it decides anew: a packet of 64 KiB with its headers. */
 #define MPCC_MOST_BURST 65428
 
+/* Connections that one scheduler can keep in mind; beyond, they have their first subflow chosen. */
+#define MPCC_MAX_SCHED_STATES 65536
+
 /* A subflow's loss is looked at when it has sent so much more. */
 #define MPCC_LOSS_BYTES 65536
 
@@ -59,13 +62,19 @@ struct sched_state {
 	struct mpcc_scene scene;
 };
 
+/*
+ * By the address of the kernel's connection, from the first decision to the release. Not in the
+ * socket's own storage: since Linux 7.0 that cannot be had on machines without cmpxchg16b.
+ */
 struct {
-	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MPCC_MAX_SCHED_STATES);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, int);
+	__type(key, __u64);
 	__type(value, struct sched_state);
 } mpcc_sched_own SEC(".maps");
 
+static const struct sched_state no_state;
 static const struct mpcc_sched_connection no_connection;
 static const struct mpcc_sched_total no_sched_total;
 
@@ -440,29 +449,49 @@ static __noinline int show_choice(struct sched_state *st)
 	return 0;
 }
 
-/* Without storage: the first subflow that may send, and never a stalled connection. */
-static __noinline int choose_first(struct mptcp_sock *msk)
+/* Without a state: the first subflow that may send, of those without data out for what is sent again. */
+static __noinline int choose_first(struct mptcp_sock *msk, bool reinject)
 {
-	struct mptcp_subflow_context *subflow;
+	struct mptcp_subflow_context *subflow, *spare = NULL;
 
 	sched_for_each(subflow, msk)
 	{
-		if (!sched_active(subflow) || !sched_memory_free(sched_socket(subflow)))
+		const struct tcp_sock *tp = sched_socket(subflow);
+
+		if (!sched_active(subflow) || !sched_memory_free(tp) ||
+		    (reinject && !sched_idle(tp)))
 			continue;
-		sched_set_scheduled(subflow, true);
-		return 0;
+		if (!sched_backup(subflow)) {
+			sched_set_scheduled(subflow, true);
+			return 0;
+		}
+		spare = subflow;
 	}
-	return -1;
+	if (!spare)
+		return -1;
+	sched_set_scheduled(spare, true);
+	return 0;
+}
+
+static __always_inline struct sched_state *state_of_connection(const struct mptcp_sock *msk,
+							       bool create)
+{
+	__u64 key = (__u64)(long)msk;
+	struct sched_state *st = bpf_map_lookup_elem(&mpcc_sched_own, &key);
+
+	if (st || !create)
+		return st;
+	bpf_map_update_elem(&mpcc_sched_own, &key, &no_state, BPF_NOEXIST);
+	return bpf_map_lookup_elem(&mpcc_sched_own, &key);
 }
 
 static __always_inline int sched_choose(struct mptcp_sock *msk, bool reinject)
 {
-	struct sched_state *st = bpf_sk_storage_get(&mpcc_sched_own, msk, NULL,
-						    BPF_SK_STORAGE_GET_F_CREATE);
+	struct sched_state *st = state_of_connection(msk, true);
 	int result;
 
 	if (!st)
-		return choose_first(msk);
+		return choose_first(msk, reinject);
 	if (!st->opened)
 		open_connection(msk, st);
 	read_scene(st, msk, reinject);
@@ -484,10 +513,13 @@ static __always_inline void sched_init(struct mptcp_sock *msk)
 
 static __always_inline void sched_release(struct mptcp_sock *msk)
 {
-	struct sched_state *st = bpf_sk_storage_get(&mpcc_sched_own, msk, NULL, 0);
+	__u64 key = (__u64)(long)msk;
+	struct sched_state *st = state_of_connection(msk, false);
 
-	if (st)
-		close_connection(st);
+	if (!st)
+		return;
+	close_connection(st);
+	bpf_map_delete_elem(&mpcc_sched_own, &key);
 }
 
 /* The scheduler's table, and its name for the maps. */
