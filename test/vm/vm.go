@@ -225,20 +225,11 @@ func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + 
 // qemuArgs is the command line of QEMU. The command's output comes through
 // file descriptor 3, its status and results through 4.
 func (m machine) qemuArgs(accel string) []string {
-	// loglevel=5 shows warnings, among them those in which the kernel reports a bug.
-	options := "console=ttyS0 loglevel=5 panic=-1 mitigations=off rdinit=/init MPCC_MARK=" + m.mark
-	cpu := []string{"-accel", "kvm", "-cpu", "host"}
-	if accel != "kvm" {
-		// With cx16 QEMU 7.2 damages the flags after cmpxchg16b, and the guest dies
-		// at random in its memory allocator. Without it BPF has no storage in sockets
-		// since Linux 6.19 (kmalloc_nolock() gives none), but for caches that are debugged.
-		cpu = []string{"-accel", "tcg,thread=multi", "-cpu", "max,-cx16"}
-		options += " slab_debug=F,kmalloc-cg-*"
-	}
 	args := []string{"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
 		"-smp", cpus, "-m", memory,
 		"-kernel", filepath.Join(m.dir, "vmlinuz"), "-initrd", filepath.Join(m.dir, "initrd"),
-		"-append", options,
+		// loglevel=5 shows warnings, among them those in which the kernel reports a bug.
+		"-append", "console=ttyS0 loglevel=5 panic=-1 mitigations=off rdinit=/init MPCC_MARK=" + m.mark,
 		"-device", "virtio-serial-pci",
 		"-chardev", "file,id=out,path=/dev/fd/3", "-device", "virtserialport,nr=1,chardev=out",
 		"-chardev", "file,id=end,path=/dev/fd/4", "-device", "virtserialport,nr=2,chardev=end",
@@ -248,7 +239,12 @@ func (m machine) qemuArgs(accel string) []string {
 	} else {
 		args = append(args, "-chardev", "file,id=console,path="+m.console())
 	}
-	return append(args, cpu...)
+	if accel == "kvm" {
+		return append(args, "-accel", "kvm", "-cpu", "host")
+	}
+	// With cx16 QEMU 7.2 damages the flags after cmpxchg16b, and the guest dies
+	// at random in its memory allocator.
+	return append(args, "-accel", "tcg,thread=multi", "-cpu", "max,-cx16")
 }
 
 // run boots the VM until it comes to the command, and lets it come to its end.
