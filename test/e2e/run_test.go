@@ -200,6 +200,53 @@ links:
 users: [{name: user, from: a, to: b, cc: lia, traffic: bulk}]
 `
 
+// Other people's programs as users: what arrives is theirs to count, and what
+// their subflows do is in the maps.
+func TestOneKernelRunPrograms(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "programs.yaml")
+	text := `
+name: programs
+title: iperf3, curl and nginx
+source: none
+phases: {warmup: 500 ms, measure: 4 s}
+hosts: [{name: a}, {name: b}, {name: c}, {name: up}, {name: down}, {name: web}]
+links:
+  - {name: one, between: [a, up], rate: 10 Mbit/s}
+  - {name: two, between: [a, up], rate: 10 Mbit/s}
+  - {name: three, between: [b, down], rate: 10 Mbit/s}
+  - {name: four, between: [c, web], rate: 10 Mbit/s, energy: wlan}
+  - {name: five, between: [c, web], rate: 10 Mbit/s, energy: wlan}
+users:
+  - {name: up, from: a, to: up, cc: lia, traffic: iperf3}
+  - {name: down, from: b, to: down, transport: tcp, cc: cubic, direction: down, traffic: iperf3}
+  - {name: web, from: c, to: web, cc: olia, direction: down, traffic: http, size: 1 MB, files: 2, start: 600 ms}
+  - {name: endless, from: b, to: down, transport: tcp, cc: cubic, traffic: constant, rate: 100 kbit/s}
+`
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	r := experiment(t, path)
+	for _, class := range r.Runs[0].Classes {
+		u := class.Users[0]
+		mbps := float64(u.Bytes) * 8 / 1e6 / r.Runs[0].Measured
+		// At most what the links carry; a busy machine may use less of it.
+		most := 10.
+		if class.Multipath {
+			most = 20
+		}
+		if mbps < 0.08 || class.Name != "endless" && mbps < 1 || mbps > most {
+			t.Errorf("%s: %.2f Mbit/s", class.Name, mbps)
+		}
+		if class.Multipath && (len(u.Subflows) != 2 || u.Subflows[0].Bytes == 0 || u.Subflows[1].Bytes == 0) {
+			t.Errorf("%s: subflows %+v", class.Name, u.Subflows)
+		}
+	}
+	web := r.Runs[0].Classes[2].Users[0]
+	if len(web.Transfers) != 2 || web.Transfers[0].Seconds == nil || web.Energy == nil || web.Energy.Joules <= 0 {
+		t.Errorf("web: %+v", web)
+	}
+}
+
 // Whatever way a run ends, nothing stays: on its own, by an error, by Ctrl-C,
 // and after a kill with the next run or --clean.
 func TestOneKernelRunLeavesNothing(t *testing.T) {
