@@ -208,7 +208,7 @@ func TestOneKernelRunPrograms(t *testing.T) {
 name: programs
 title: iperf3, curl and nginx
 source: none
-phases: {warmup: 500 ms, measure: 4 s}
+phases: {warmup: 500 ms, measure: 20 s}
 hosts: [{name: a}, {name: b}, {name: c}, {name: up}, {name: down}, {name: web}]
 links:
   - {name: one, between: [a, up], rate: 10 Mbit/s}
@@ -219,7 +219,7 @@ links:
 users:
   - {name: up, from: a, to: up, cc: lia, traffic: iperf3}
   - {name: down, from: b, to: down, transport: tcp, cc: cubic, direction: down, traffic: iperf3}
-  - {name: web, from: c, to: web, cc: olia, direction: down, traffic: http, size: 1 MB, files: 2, start: 600 ms}
+  - {name: web, from: c, to: web, cc: olia, direction: down, traffic: http, size: 300 KB, files: 3, start: 600 ms}
   - {name: endless, from: b, to: down, transport: tcp, cc: cubic, traffic: constant, rate: 100 kbit/s}
 `
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
@@ -242,7 +242,7 @@ users:
 		}
 	}
 	web := r.Runs[0].Classes[2].Users[0]
-	if len(web.Transfers) != 2 || web.Transfers[0].Seconds == nil || web.Energy == nil || web.Energy.Joules <= 0 {
+	if len(web.Transfers) != 3 || web.Transfers[0].Seconds == nil || web.Energy == nil || web.Energy.Joules <= 0 {
 		t.Errorf("web: %+v", web)
 	}
 }
