@@ -51,7 +51,7 @@ func TestVerify(t *testing.T) {
 	}
 	for want, asked := range map[string]netlab.Shape{
 		" of 30 Mbit/s:":               {Rate: 30e6},
-		" of 15 Mbit/s:":               {Rate: 15e6},
+		" of 2 Mbit/s:":                {Rate: 2e6},
 		" ms instead of 50:":           {Rate: 20e6, Delay: 50 * time.Millisecond},
 		" a loss of 0 % instead of 2:": {Rate: 20e6, Loss: 2},
 	} {
