@@ -366,6 +366,9 @@ func exchange(ctx context.Context, addr netip.AddrPort, bytes int) (subflows int
 	if string(returned) != string(content) {
 		return 0, errors.New("other content came back than was sent")
 	}
+	if is, err := mptcp.IsMPTCP(conn); err != nil || !is { // its first packets were lost
+		return 1, err
+	}
 	info, err := mptcp.ReadInfo(conn)
 	return len(info.Subflows), err
 }
