@@ -151,10 +151,9 @@ func (p pair) read() {
 	}()
 }
 
-// trickle writes so many bytes per second, a piece every 20 ms, and waits until all have arrived.
-func (p pair) trickle(t *testing.T, rate float64, length time.Duration) (bytes float64) {
+// trickle writes so many bytes per second, a piece at a time, and waits until all have arrived.
+func (p pair) trickle(t *testing.T, rate float64, every, length time.Duration) (bytes float64) {
 	t.Helper()
-	const every = 20 * time.Millisecond
 	piece := make([]byte, int(rate*every.Seconds()))
 	due := p.received.Load()
 	for end := time.Now().Add(length); time.Now().Before(end); time.Sleep(every) {
@@ -202,7 +201,7 @@ func (n twoPaths) price(t *testing.T, slopes ...int) {
 // cheaper one, whichever that is; round robin each for half of the pieces, which the kernel's own does
 // not; redundant sends all on both.
 func TestSchedulersOnThinFlows(t *testing.T) {
-	const rate, length = 250e3, 3 * time.Second
+	const rate, every, length = 250e3, 20 * time.Millisecond, 3 * time.Second
 	loadSchedulers(t, "minrtt", "roundrobin", "redundant", "emtcp")
 	n := newTwoPaths(t, [2]netlab.Shape{
 		{Rate: 20e6, Delay: 30 * time.Millisecond, Queue: 200},
@@ -214,11 +213,11 @@ func TestSchedulersOnThinFlows(t *testing.T) {
 		p := n.connect(t, "", "")
 		defer p.close()
 		p.read()
-		p.trickle(t, rate, 300*time.Millisecond)
+		p.trickle(t, rate, every, 300*time.Millisecond)
 		p.join(t, 2)
 		time.Sleep(200 * time.Millisecond)
 		before := n.byPath(t, p)
-		bytes := p.trickle(t, rate, length)
+		bytes := p.trickle(t, rate, every, length)
 		time.Sleep(200 * time.Millisecond)
 		after := n.byPath(t, p)
 		slow, fast := after[0]-before[0], after[1]-before[1]
@@ -289,14 +288,14 @@ func TestSchedulersOnASmallBuffer(t *testing.T) {
 }
 
 // CDD keeps the congestion coefficients level, unacknowledged packets over window, where there is less to
-// send than the paths take: 3 Mbit/s in pieces of 7.5 kB, 5 packets for windows of 10 and more. minrtt gives
-// the second path none of them; cdd the one after the other has as much on its way.
+// send than the paths take: 3 Mbit/s in pieces of a packet or two. That is 5 packets on the way of the first
+// path alone, of a window of 10, and so minrtt leaves the second one idle. cdd has as many on both.
 //
 //	        ┌── 20 Mbit/s, 20 ms ──┐
 //	client ─┤                      ├─ server
 //	        └── 20 Mbit/s, 40 ms ──┘
 func TestCDDKeepsCoefficientsLevel(t *testing.T) {
-	const rate = 375e3
+	const rate, every = 375e3, 5 * time.Millisecond
 	loadSchedulers(t, "cdd", "minrtt")
 	n := newTwoPaths(t, [2]netlab.Shape{
 		{Rate: 20e6, Delay: 10 * time.Millisecond, Queue: 100},
@@ -308,14 +307,14 @@ func TestCDDKeepsCoefficientsLevel(t *testing.T) {
 		p := n.connect(t, "", "")
 		defer p.close()
 		p.read()
-		p.trickle(t, rate, 300*time.Millisecond)
+		p.trickle(t, rate, every, 300*time.Millisecond)
 		p.join(t, 2)
 		end := make(chan struct{})
 		var gamma [2]float64
 		looks := 0
 		go func() {
 			defer close(end)
-			p.trickle(t, rate, 3*time.Second)
+			p.trickle(t, rate, every, 3*time.Second)
 		}()
 		for running := true; running; looks++ {
 			info, err := mptcp.ReadInfo(p.client)
