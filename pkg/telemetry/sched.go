@@ -118,8 +118,9 @@ func connectionOf(id uint64, raw *obj.MapsMpccSchedConnection, names map[uint64]
 		ID: id, Token: Token(raw.Token), Scheduler: loader.CString(raw.Scheduler[:]),
 		Netns: uint64(raw.Netns), NetnsName: names[uint64(raw.Netns)],
 		Decisions: raw.Decisions, Waits: raw.Waits, Retransmissions: raw.Retransmissions, LeftOut: raw.LeftOut,
-		Age:      Seconds(now - time.Duration(raw.OpenedUs)*time.Microsecond),
-		Updated:  Seconds(now - time.Duration(raw.UpdatedUs)*time.Microsecond),
+		Age: Seconds(now - time.Duration(raw.OpenedUs)*time.Microsecond),
+		// A decision may have been made while the maps were read.
+		Updated:  Seconds(max(0, now-time.Duration(raw.UpdatedUs)*time.Microsecond)),
 		Subflows: []Scheduled{},
 	}
 	all := uint64(0)
@@ -150,7 +151,7 @@ func choiceOf(raw *obj.MapsMpccSchedConnection, now time.Duration) *SubsetChoice
 	}
 	choice := &SubsetChoice{
 		K: r.K, Order: []uint32{}, Objective: []float64{}, Bytes: r.Bytes, Changes: r.Changes,
-		Age: Seconds(now - time.Duration(r.ChosenUs)*time.Microsecond),
+		Age: Seconds(max(0, now-time.Duration(r.ChosenUs)*time.Microsecond)),
 	}
 	for i := range r.Count {
 		o := math.Ldexp(float64(r.Objective[i].Value.M), int(r.Objective[i].Value.E))
