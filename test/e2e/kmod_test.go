@@ -195,6 +195,7 @@ func init() {
 // kernel's own, and live ones go on under theirs and hold the module.
 func TestModuleOutlivesLoader(t *testing.T) {
 	before := memoryUse(t)
+	t.Cleanup(func() { sameMemory(t, before) }) // when the listeners are closed too
 	withSchedulers(t)
 	other := exec.Command("/proc/self/exe")
 	other.Args = []string{attacher}
@@ -240,7 +241,6 @@ func TestModuleOutlivesLoader(t *testing.T) {
 	rmmodRefused(t)
 	p.close()
 	withoutSchedulers(t)
-	sameMemory(t, before)
 }
 
 // available tells whether the kernel has a scheduler of this name.
