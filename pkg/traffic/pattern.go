@@ -40,7 +40,7 @@ func (f *Flow) stream(ctx context.Context, begun func()) error {
 
 // move does the client's part of a connection and closes it.
 func (f *Flow) move(ctx context.Context, conn *net.TCPConn, bytes uint64) error {
-	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	stop := context.AfterFunc(ctx, func() { f.hangUp(conn) })
 	defer stop()
 	defer conn.Close()
 	defer f.watch()
@@ -62,6 +62,16 @@ func (f *Flow) move(ctx context.Context, conn *net.TCPConn, bytes uint64) error 
 		err = nil
 	}
 	return err
+}
+
+// hangUp closes both ends, the receiver's first: what still arrives there is
+// answered with a reset, so that the sender does not try for a minute to get rid
+// of what it has.
+func (f *Flow) hangUp(client *net.TCPConn) {
+	if _, served := f.Conns(); f.config.Upload && served != nil {
+		served.Close()
+	}
+	client.Close()
 }
 
 // Files transfers files one after the other, each by a connection of its own.
