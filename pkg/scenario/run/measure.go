@@ -96,7 +96,7 @@ func (m *measurement) do(ctx context.Context) (_ *result.Run, err error) {
 
 // mostVerified is how many directions of links are measured: a data centre's
 // hundreds are made alike.
-const mostVerified = 64
+const mostVerified = 32
 
 // links verifies the links and notes what they are.
 func (m *measurement) links(ctx context.Context) error {
