@@ -122,8 +122,8 @@ func (h host) checkBuild() error {
 		}
 		need(h.exists(path.Join(build, "vmlinux")), "no vmlinux in "+build+" (the module's BTF is made from it)", headers)
 		need(h.exists(path.Join(build, "tools/bpf/resolve_btfids/resolve_btfids")), "no resolve_btfids in "+build, headers)
-		compiler := compilerOf(config)
-		need(tool(compiler), "no "+compiler+" (this kernel's compiler)", compiler)
+		compiler, pkg := compilerOf(config)
+		need(tool(compiler), "no "+compiler+" (this kernel's compiler)", pkg)
 	}
 	need(tool("make"), "no make", "make")
 	need(tool("strip"), "no strip", "binutils")
@@ -144,16 +144,16 @@ func (h host) checkBuild() error {
 		h.release, strings.Join(whats, ", "), strings.Join(pkgs, " "))
 }
 
-// compilerOf is the command of the compiler that a kernel's configuration names.
-func compilerOf(config string) string {
+// compilerOf is the command of the compiler that a kernel's configuration names, and its Debian package.
+func compilerOf(config string) (command, pkg string) {
 	for line := range strings.Lines(config) {
 		if text, ok := strings.CutPrefix(line, "CONFIG_CC_VERSION_TEXT="); ok {
-			name, _, _ := strings.Cut(strings.Trim(text, `"`), " ")
-			if i := strings.Index(name, "-gnu-"); i >= 0 { // x86_64-linux-gnu-gcc-14
-				name = name[i+len("-gnu-"):]
+			command, _, _ = strings.Cut(strings.Trim(text, `"`), " ")
+			if _, name, ok := strings.Cut(command, "-gnu-"); ok { // x86_64-linux-gnu-gcc-14
+				return command, name
 			}
-			return name
+			return command, command
 		}
 	}
-	return "gcc"
+	return "gcc", "gcc"
 }

@@ -89,7 +89,7 @@ func TestCheckBuild(t *testing.T) {
 		"/sys/module/module/parameters/sig_enforce":       "N\n",
 		"/sys/kernel/security/lockdown":                   "[none] integrity confidentiality\n",
 	}
-	all := []string{"gcc-14", "make", "strip", "pahole", "modprobe", "depmod"}
+	all := []string{"x86_64-linux-gnu-gcc-14", "make", "strip", "pahole", "modprobe", "depmod"}
 	for name, test := range map[string]struct {
 		change  map[string]string
 		without string // file or program
@@ -98,7 +98,7 @@ func TestCheckBuild(t *testing.T) {
 		"whole":       {nil, "", ""},
 		"no headers":  {nil, build + "include/config/auto.conf", "no /lib/modules/" + release + "/build (the headers of this kernel); on Debian: apt install linux-headers-" + release},
 		"no vmlinux":  {nil, build + "vmlinux", "apt install linux-headers-" + release},
-		"no compiler": {nil, "gcc-14", "no gcc-14 (this kernel's compiler); on Debian: apt install gcc-14"},
+		"no compiler": {nil, "x86_64-linux-gnu-gcc-14", "no x86_64-linux-gnu-gcc-14 (this kernel's compiler); on Debian: apt install gcc-14"},
 		"no pahole":   {nil, "pahole", "apt install dwarves"},
 		"no strip":    {nil, "strip", "apt install binutils"},
 		"no kmod":     {nil, "depmod", "apt install kmod"},
@@ -135,14 +135,14 @@ func TestCheckBuild(t *testing.T) {
 }
 
 func TestCompilerOf(t *testing.T) {
-	for config, want := range map[string]string{
-		"CONFIG_CC_VERSION_TEXT=\"gcc (GCC) 15.1.1\"\n":                         "gcc",
-		"CONFIG_A=y\nCONFIG_CC_VERSION_TEXT=x86_64-linux-gnu-gcc-14 (Debian)\n": "gcc-14",
-		"CONFIG_CC_VERSION_TEXT=\"clang version 19.1.0\"\n":                     "clang",
-		"CONFIG_A=y\n": "gcc",
+	for config, want := range map[string][2]string{
+		"CONFIG_CC_VERSION_TEXT=\"gcc (GCC) 15.1.1\"\n":                         {"gcc", "gcc"},
+		"CONFIG_A=y\nCONFIG_CC_VERSION_TEXT=x86_64-linux-gnu-gcc-14 (Debian)\n": {"x86_64-linux-gnu-gcc-14", "gcc-14"},
+		"CONFIG_CC_VERSION_TEXT=\"clang version 19.1.0\"\n":                     {"clang", "clang"},
+		"CONFIG_A=y\n": {"gcc", "gcc"},
 	} {
-		if got := compilerOf(config); got != want {
-			t.Errorf("compiler of %q: %q, want %q", config, got, want)
+		if command, pkg := compilerOf(config); [2]string{command, pkg} != want {
+			t.Errorf("compiler of %q: %q of %q, want %q", config, command, pkg, want)
 		}
 	}
 }
