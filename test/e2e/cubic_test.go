@@ -13,33 +13,32 @@ import (
 
 // Two subflows against one CUBIC TCP at the bottleneck of the mpCUBIC paper,
 // 25 Mbit/s and 100 ms, with a queue of one bandwidth-delay product:
-// 25 Mbit/s·100 ms = 206 frames. The paper has 120 s and a ratio of 0.98; here
-// are fewer loss epochs, of some 7 s each, hence a wider margin. Two subflows
-// under plain CUBIC, which the paper has at 1.47, say what no coupling is.
+// 25 Mbit/s·100 ms = 206 frames. The paper has a ratio of 0.98 over 120 s, which
+// are some 17 loss epochs; here it is two networks of 60 s each, side by side.
+// Two subflows under plain CUBIC would take twice what one does (the paper: 1.47).
 func TestMPCubicFairness(t *testing.T) {
 	const (
 		settle  = 5 * time.Second
-		measure = 40 * time.Second
+		measure = 60 * time.Second
 	)
 	load(t, "mpcubic")
-	ratio := map[string]float64{}
-	contests := map[string]*contest{}
-	for _, cc := range []string{"mpcubic", "cubic"} {
+	var contests []*contest
+	for range 2 {
 		n := newSharedBottleneck(t, netlab.Shape{Rate: 25e6, Delay: 50 * time.Millisecond, Queue: 206})
-		contests[cc] = n.contend(t, cc, "cubic")
+		contests = append(contests, n.contend(t, "mpcubic", "cubic"))
 	}
 	time.Sleep(settle)
 	for _, c := range contests {
 		c.reset()
 	}
 	time.Sleep(measure)
-	for cc, c := range contests {
-		multi, single := c.rates()
-		ratio[cc] = multi / single
-		t.Logf("%s: %.1f against %.1f Mbit/s, ratio %.2f", cc, multi/1e6, single/1e6, ratio[cc])
+	var multi, single float64
+	for _, c := range contests {
+		m, s := c.rates()
+		t.Logf("%.1f against %.1f Mbit/s, ratio %.2f", m/1e6, s/1e6, m/s)
+		multi, single = multi+m, single+s
 	}
-	if ratio["mpcubic"] < 0.6 || ratio["mpcubic"] > 1.4 || ratio["mpcubic"] > 0.9*ratio["cubic"] {
-		t.Errorf("mpcubic takes %.2f times what one CUBIC flow gets, two CUBIC subflows %.2f",
-			ratio["mpcubic"], ratio["cubic"])
+	if ratio := multi / single; ratio < 0.7 || ratio > 1.3 {
+		t.Errorf("mpcubic takes %.2f times what one CUBIC flow gets", ratio)
 	}
 }
