@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 )
 
 // buildRoot returns the folder with root.cpio, Debian with what building bpf/kmod for k takes: its
@@ -103,7 +104,7 @@ func hashFolder(dir string) (string, error) {
 			return err
 		}
 		text, err := os.ReadFile(file)
-		fmt.Fprintf(hash, "%s %d\n%s", file, len(text), text)
+		fmt.Fprintf(hash, "%s %d\n%s", strings.TrimPrefix(file, dir), len(text), text)
 		return err
 	})
 	return hex.EncodeToString(hash.Sum(nil)), err
