@@ -179,11 +179,15 @@ func TestModuleRounds(t *testing.T) {
 // attacher is the name under which the test binary attaches a scheduler, says so, and waits for its end.
 const attacher = "attacher"
 
+// attached keeps the attacher's link from the garbage collector, which would close it.
+var attached func()
+
 func init() {
 	if os.Args[0] != attacher {
 		return
 	}
-	if _, err := attachSimplest(); err != nil {
+	var err error
+	if attached, err = attachSimplest(); err != nil {
 		fmt.Println(err)
 		os.Exit(1)
 	}

@@ -314,7 +314,8 @@ func (n twoPaths) path(t *testing.T, clientAddr netip.Addr) int {
 // pair is a connection's two ends.
 type pair struct {
 	client, server *net.TCPConn
-	received       *atomic.Int64 // bytes, by the server of a stream
+	listener       *mptcp.Listener // takes further subflows
+	received       *atomic.Int64   // bytes, by the server of a stream
 }
 
 // connect connects from and to. dial is mptcp.Dial or mptcp.DialTCP.
@@ -322,24 +323,23 @@ func connect(t *testing.T, from, to *netlab.Host, addr netip.Addr,
 	dial func(context.Context, netip.AddrPort, string) (*net.TCPConn, error), cc, serverCC string) pair {
 	t.Helper()
 	p := pair{received: new(atomic.Int64)}
-	var ln *mptcp.Listener
 	err := to.Do(func() (err error) {
 		// On all addresses, for the subflows to come.
-		ln, err = mptcp.Listen(netip.AddrPortFrom(netip.IPv4Unspecified(), 0), serverCC)
+		p.listener, err = mptcp.Listen(netip.AddrPortFrom(netip.IPv4Unspecified(), 0), serverCC)
 		return err
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { ln.Close() })
+	t.Cleanup(func() { p.listener.Close() })
 	accepted := make(chan error, 1)
 	go func() {
 		var err error
-		p.server, err = ln.Accept()
+		p.server, err = p.listener.Accept()
 		accepted <- err
 	}()
 	err = from.Do(func() (err error) {
-		p.client, err = dial(t.Context(), netip.AddrPortFrom(addr, ln.Addr().Port()), cc)
+		p.client, err = dial(t.Context(), netip.AddrPortFrom(addr, p.listener.Addr().Port()), cc)
 		return err
 	})
 	if err != nil {
@@ -356,6 +356,7 @@ func connect(t *testing.T, from, to *netlab.Host, addr netip.Addr,
 func (p pair) close() {
 	_ = p.server.Close() // content that still arrives is answered with a reset
 	_ = p.client.Close()
+	_ = p.listener.Close()
 }
 
 // stream lets the client send as much as it can until close.
