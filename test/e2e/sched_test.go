@@ -59,7 +59,9 @@ func (n twoPaths) schedule(t *testing.T, name string) {
 }
 
 // reverse is the connection seen from the server's end.
-func (p pair) reverse() pair { return pair{client: p.server, server: p.client, listener: p.listener, received: p.received} }
+func (p pair) reverse() pair {
+	return pair{client: p.server, server: p.client, listener: p.listener, received: p.received}
+}
 
 // within waits for the transfer, but no longer.
 func (x transfer) within(t *testing.T, limit time.Duration) mptcp.Result {
