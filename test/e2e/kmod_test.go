@@ -192,7 +192,7 @@ func init() {
 		os.Exit(1)
 	}
 	fmt.Println("attached")
-	select {}
+	time.Sleep(time.Hour) // not select{}, which the runtime would take for a deadlock
 }
 
 // A loader that pins nothing is killed under traffic: its scheduler's name is gone, new connections have the
@@ -203,6 +203,7 @@ func TestModuleOutlivesLoader(t *testing.T) {
 	withSchedulers(t)
 	other := exec.Command("/proc/self/exe")
 	other.Args = []string{attacher}
+	other.Stderr = os.Stderr
 	out, err := other.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
