@@ -111,6 +111,9 @@ static __always_inline void look(struct mptcp_sock *msk, struct mpcc_scene *s)
 {
 	struct mpcc_memory *m = &s->memory;
 
+	/* The first look. Sequence numbers begin anywhere. */
+	if (!m->progress_us)
+		m->copied_to = msk->snd_una;
 	if (m->oldest != msk->snd_una || !s->demand.outstanding)
 		m->progress_us = s->demand.now_us;
 	m->oldest = msk->snd_una;

@@ -238,8 +238,10 @@ func TestSchedulersOnThinFlows(t *testing.T) {
 	if share, _ := run("roundrobin"); math.Abs(share-0.5) > 0.1 {
 		t.Errorf("round robin: %.0f %% over the slow path", 100*share)
 	}
-	if _, copies := run("redundant"); copies < 1.6 {
-		t.Errorf("redundant: each byte %.2f times", copies)
+	for range 3 { // connections begin with sequence numbers of their own
+		if _, copies := run("redundant"); copies < 1.6 {
+			t.Errorf("redundant: each byte %.2f times", copies)
+		}
 	}
 	for dear := range n.paths {
 		slopes := []int{100, 100}
