@@ -166,7 +166,7 @@ func TestOneKernelDefaultOfNamespaces(t *testing.T) {
 }
 
 // While programs are replaced the name is always there, and always to be had.
-func TestSwitchNeverLosesTheName(t *testing.T) {
+func TestOneKernelSwitchNeverLosesTheName(t *testing.T) {
 	t.Run("cc", func(t *testing.T) {
 		switchNeverLoses(t, "dts", func() error {
 			fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, unix.IPPROTO_MPTCP)

@@ -215,7 +215,7 @@ func (n twoPaths) carried(t *testing.T, p pair) (bytes [2]uint64) {
 // At 10 Mbit/s a Mbit costs 110 mJ on the first path and 990 mJ on the second, 550 mJ on both. With 0.001
 // for a mJ the second path is worth it while 10 Mbit/s are more than 0.001 · 440 mJ/Mbit · N: for transfers
 // of less than 22.7 Mbit, 2.8 MB.
-func TestSteer(t *testing.T) {
+func TestOneKernelSteer(t *testing.T) {
 	n, p := steered(t, [2]netlab.MPTCPEndpoint{})
 	dear := n.paths[1]
 	untouched := flags(t, n.client, dear)
@@ -289,7 +289,7 @@ func TestSteer(t *testing.T) {
 }
 
 // What the user has made a backup stays one, and is no matter of choice until he takes that back.
-func TestSteerKeepsTheUsersFlags(t *testing.T) {
+func TestOneKernelSteerKeepsTheUsersFlags(t *testing.T) {
 	n, p := steered(t, [2]netlab.MPTCPEndpoint{{Backup: true}, {}})
 	before := [2]string{flags(t, n.client, n.paths[0]), flags(t, n.client, n.paths[1])}
 	s := steer(t, n.client, "--size", "100M")
@@ -316,7 +316,7 @@ func TestSteerKeepsTheUsersFlags(t *testing.T) {
 }
 
 // Under a userspace path manager it is the single subflow that becomes a backup.
-func TestSteerSingleSubflows(t *testing.T) {
+func TestOneKernelSteerSingleSubflows(t *testing.T) {
 	n := newUnequal(t)
 	var release func()
 	err := n.client.Do(func() (err error) {
