@@ -98,6 +98,18 @@ func memoryUse(t *testing.T) map[string]int {
 	return use
 }
 
+// settledMemory is the memory in use when no closing socket of an earlier connection holds any, nor a map.
+func settledMemory(t *testing.T) (use map[string]int) {
+	t.Helper()
+	if !eventually(90*time.Second, func() bool {
+		use = memoryUse(t)
+		return use["MPTCP"]+use["BPF maps"] == 0
+	}) {
+		t.Fatalf("90 s after the last test sockets or maps are still there: %v", use)
+	}
+	return use
+}
+
 // sameMemory waits until the memory in use is as before; the kernel lets some of it go later.
 func sameMemory(t *testing.T, before map[string]int) {
 	t.Helper()
@@ -169,7 +181,7 @@ func TestModuleRounds(t *testing.T) {
 		withoutSchedulers(t)
 	}
 	round() // caches fill up
-	before := memoryUse(t)
+	before := settledMemory(t)
 	for range rounds - 1 {
 		round()
 	}
@@ -198,7 +210,7 @@ func init() {
 // A loader that pins nothing is killed under traffic: its scheduler's name is gone, new connections have the
 // kernel's own, and live ones go on under theirs and hold the module.
 func TestModuleOutlivesLoader(t *testing.T) {
-	before := memoryUse(t)
+	before := settledMemory(t)
 	t.Cleanup(func() { sameMemory(t, before) }) // when the listeners are closed too
 	withSchedulers(t)
 	other := exec.Command("/proc/self/exe")
@@ -275,7 +287,7 @@ func TestModuleChurn(t *testing.T) {
 		atOnce      = 20
 		bytes       = 20 << 10
 	)
-	before := memoryUse(t)
+	before := settledMemory(t)
 	withSchedulers(t)
 	detach := attachScheduler(t)
 	shape := netlab.Shape{Delay: 2 * time.Millisecond, Loss: 2}
