@@ -140,7 +140,7 @@ fuzz: ## Fuzz the BPF arithmetic natively, FUZZ_SECONDS for each harness
 
 .PHONY: vm
 vm: ## Run the end-to-end tests in VMs with stock Debian kernels
-	go test -count=1 -tags vm -timeout 55m ./test/vm
+	go test -count=1 -tags vm -timeout 60m ./test/vm
 
 .PHONY: vm-shell
 vm-shell: ## Open a shell in such a VM (KERNEL=6.12)

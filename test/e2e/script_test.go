@@ -28,7 +28,7 @@ import (
 
 // What a user types, reads and gets as exit codes: testdata/scripts. Each script has to leave the
 // machine as it was.
-func TestOneKernelScripts(t *testing.T) { runScripts(t, "scripts") }
+func TestNewKernelScripts(t *testing.T) { runScripts(t, "scripts") }
 
 func TestOldKernelScripts(t *testing.T) { runScripts(t, "scripts/old") }
 

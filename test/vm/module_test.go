@@ -19,7 +19,7 @@ func TestModuleInstall(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer remove()
+	t.Cleanup(remove)
 	for _, label := range strings.Split(*kernelFlag, ",") {
 		if k, err := findKernel(label); err != nil {
 			t.Fatal(err)
@@ -31,6 +31,7 @@ func TestModuleInstall(t *testing.T) {
 			dkms, by = "yes", " with DKMS"
 		}
 		t.Run(label, func(t *testing.T) {
+			t.Parallel()
 			var out strings.Builder
 			result, err := Run(t.Context(), Spec{
 				Kernel: label, Build: true, Files: files, Stdout: &out,

@@ -23,7 +23,7 @@ var kernelFlag = flag.String("kernel", strings.Join(Labels(), ","), "labels of t
 
 // perKernel bounds the tests of one kernel. The tests inside get a little
 // less, so that one that hangs ends with Go's dump of its goroutines.
-const perKernel = 32 * time.Minute
+const perKernel = 40 * time.Minute
 
 // apart is how much later the second kernel starts than the first. An emulated machine keeps one CPU busy, so
 // two run side by side; but what measures on the one shall not meet the same on the other.
@@ -61,8 +61,9 @@ func TestE2E(t *testing.T) {
 }
 
 // isFor tells by its name where a test of test/e2e runs: TestAnyKernel… with every
-// kernel, TestOldKernel… with those that are too old for mpcc, TestOneKernel…, whose
-// matter is mpcc and not the kernel, with the first, others with all that mpcc is for.
+// kernel, TestOldKernel… with those that are too old for mpcc, TestOneKernel… and
+// TestNewKernel…, whose matter is mpcc and not the kernel, with the first and the
+// second, which share the work, others with all that mpcc is for.
 func isFor(test string, k kernel) bool {
 	switch {
 	case strings.HasPrefix(test, "TestAnyKernel"):
@@ -71,6 +72,8 @@ func isFor(test string, k kernel) bool {
 		return k.old
 	case strings.HasPrefix(test, "TestOneKernel"):
 		return k == kernels[0]
+	case strings.HasPrefix(test, "TestNewKernel"):
+		return k == kernels[1]
 	}
 	return !k.old
 }
