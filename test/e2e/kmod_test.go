@@ -98,14 +98,14 @@ func memoryUse(t *testing.T) map[string]int {
 	return use
 }
 
-// settledMemory is the memory in use when no closing socket of an earlier connection holds any, nor a map.
+// settledMemory is the memory in use when no closing socket of an earlier connection holds any, nor a program.
 func settledMemory(t *testing.T) (use map[string]int) {
 	t.Helper()
 	if !eventually(90*time.Second, func() bool {
 		use = memoryUse(t)
-		return use["MPTCP"]+use["BPF maps"] == 0
+		return use["MPTCP"]+use["BPF maps"]+use["BPF programs"] == 0
 	}) {
-		t.Fatalf("90 s after the last test sockets or maps are still there: %v", use)
+		t.Fatalf("90 s after the last test sockets, maps or programs are still there: %v", use)
 	}
 	return use
 }
@@ -114,7 +114,7 @@ func settledMemory(t *testing.T) (use map[string]int) {
 func sameMemory(t *testing.T, before map[string]int) {
 	t.Helper()
 	var diff string
-	if !eventually(20*time.Second, func() bool {
+	if !eventually(90*time.Second, func() bool {
 		diff = cmp.Diff(before, memoryUse(t))
 		return diff == ""
 	}) {

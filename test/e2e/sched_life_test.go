@@ -31,7 +31,7 @@ func withSchedulers(t *testing.T) {
 func withoutSchedulers(t *testing.T) {
 	t.Helper()
 	var out []byte
-	if !eventually(10*time.Second, func() bool {
+	if !eventually(90*time.Second, func() bool { // as long as a closing socket may take
 		if _, err := os.Stat("/sys/module/" + module); err != nil {
 			return true
 		}
