@@ -109,7 +109,7 @@ func (r *runner) run(ctx context.Context, c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	r.options.Tool = version
+	r.options.Tool, r.options.Machine = version, os.Getenv(vm.MachineVariable)
 	tell, done := showProgress(string(file.Name))
 	r.options.Progress = tell
 	_, err = experiment.All(ctx, file, folder, r.options)
@@ -173,7 +173,7 @@ func (r *runner) runInVM(ctx context.Context, c *cobra.Command) error {
 	}
 	tell, done := showProgress(string(file.Name))
 	ended, err := vm.Run(ctx, vm.Spec{
-		Kernel: r.kernel, Cmd: command, ResultsDir: folder.Path,
+		Kernel: r.kernel, Cmd: command, ResultsDir: folder.Path, OwnTime: true,
 		Stdout: &progressReader{out: c.OutOrStdout(), tell: tell},
 		Env:    map[string]string{tellProgress: "1"},
 		Files:  map[string]string{guestProgram: program, guestScenario: text.Name()},

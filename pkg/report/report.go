@@ -49,6 +49,7 @@ type RunInfo struct {
 	Label    string    `json:"label"`
 	Tool     string    `json:"tool"`
 	Kernel   string    `json:"kernel"`
+	Machine  string    `json:"machine"`
 	Started  time.Time `json:"started"`
 	Seed     uint64    `json:"seed"`
 	Quick    bool      `json:"quick"`
@@ -210,7 +211,7 @@ func (g *group) align() {
 
 func (s *source) info() RunInfo {
 	info := RunInfo{
-		Label: s.label, Tool: s.Tool, Kernel: s.Kernel, Started: s.Started, Seed: s.Seed, Quick: s.Quick, Warnings: []string{},
+		Label: s.label, Tool: s.Tool, Kernel: s.Kernel, Machine: s.Machine, Started: s.Started, Seed: s.Seed, Quick: s.Quick, Warnings: []string{},
 	}
 	repeats := map[string]int{}
 	for i := range s.Runs {

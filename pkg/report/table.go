@@ -3,6 +3,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"math"
@@ -161,8 +162,8 @@ func (e *Experiment) ClaimTable() Table {
 // RunTable says how the figures came about.
 func (e *Experiment) RunTable() Table {
 	t := Table{
-		Caption: "Runs", Words: 4,
-		Head: []string{"run", "mpcc", "kernel", "started", "seed", "repeats", "measured", "links off by at most"},
+		Caption: "Runs", Words: 5,
+		Head: []string{"run", "mpcc", "kernel", "machine", "started", "seed", "repeats", "measured", "links off by at most"},
 	}
 	for _, r := range e.Runs {
 		name := r.Label
@@ -170,7 +171,7 @@ func (e *Experiment) RunTable() Table {
 			name += " (quick: phases shortened)"
 		}
 		t.Rows = append(t.Rows, []string{
-			name, r.Tool, r.Kernel, r.Started.UTC().Format(time.DateTime) + " UTC", strconv.FormatUint(r.Seed, 10),
+			name, r.Tool, r.Kernel, cmp.Or(r.Machine, "-"), r.Started.UTC().Format(time.DateTime) + " UTC", strconv.FormatUint(r.Seed, 10),
 			strconv.Itoa(r.Repeats), number(r.Measured) + " s", r.Links.String(),
 		})
 	}

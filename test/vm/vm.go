@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -28,7 +29,7 @@ import (
 type Spec struct {
 	Kernel string            // label, one of Labels()
 	Cmd    []string          // program and arguments, found in the guest's PATH
-	Env    map[string]string // beside PATH, HOME, LANG and MPCC_KERNEL, the label
+	Env    map[string]string // beside PATH, HOME, LANG, MPCC_KERNEL, the label, and MachineVariable
 
 	// Files of the host that the guest gets: path in the guest → file or folder here.
 	Files map[string]string
@@ -44,6 +45,10 @@ type Spec struct {
 	// with, instead of the module that is built already.
 	Build bool
 
+	// OwnTime lets an emulated VM's clock go by the instructions it runs instead of by the host's: a busy
+	// host makes the command take longer, but changes nothing of what it measures.
+	OwnTime bool
+
 	// Interactive ties the command to this terminal instead of Stdout.
 	Interactive bool
 }
@@ -57,6 +62,9 @@ type Result struct {
 	Boot    time.Duration // from the start of QEMU to that of the command
 	Total   time.Duration // from the start of QEMU to the last of the results
 }
+
+// MachineVariable tells the command in one line what machine it is on.
+const MachineVariable = "MPCC_MACHINE"
 
 const (
 	memory      = "3072" // MiB
@@ -101,6 +109,11 @@ func Run(ctx context.Context, spec Spec) (Result, error) {
 		}
 		layers = []string{filepath.Join(module, "module.cpio")}
 	}
+	spec.Env = maps.Clone(spec.Env)
+	if spec.Env == nil {
+		spec.Env = map[string]string{}
+	}
+	spec.Env[MachineVariable] = spec.machine(accel)
 	m, remove, err := c.stage(ctx, k, spec, layers...)
 	if err != nil {
 		return Result{}, err
@@ -123,6 +136,17 @@ func Run(ctx context.Context, spec Spec) (Result, error) {
 		return result, fmt.Errorf("kernel %s complained (all of it in %s):\n%s", result.Release, log, strings.Join(bugs, "\n"))
 	}
 	return result, nil
+}
+
+// machine describes the VM.
+func (s Spec) machine(accel string) string {
+	switch {
+	case accel == "kvm":
+		return "VM with KVM"
+	case s.OwnTime:
+		return "emulated VM, in its own time (4 ns an instruction)"
+	}
+	return "emulated VM"
 }
 
 // errNotBegun is a VM that died before the command.
@@ -225,8 +249,7 @@ func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + 
 // qemuArgs is the command line of QEMU. The command's output comes through
 // file descriptor 3, its status and results through 4.
 func (m machine) qemuArgs(accel string) []string {
-	args := []string{"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
-		"-smp", cpus, "-m", memory,
+	args := []string{"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-m", memory,
 		"-kernel", filepath.Join(m.dir, "vmlinuz"), "-initrd", filepath.Join(m.dir, "initrd"),
 		// loglevel=5 shows warnings, among them those in which the kernel reports a bug.
 		"-append", "console=ttyS0 loglevel=5 panic=-1 mitigations=off rdinit=/init MPCC_MARK=" + m.mark,
@@ -240,11 +263,18 @@ func (m machine) qemuArgs(accel string) []string {
 		args = append(args, "-chardev", "file,id=console,path="+m.console())
 	}
 	if accel == "kvm" {
-		return append(args, "-accel", "kvm", "-cpu", "host")
+		return append(args, "-smp", cpus, "-accel", "kvm", "-cpu", "host")
 	}
 	// With cx16 QEMU 7.2 damages the flags after cmpxchg16b, and the guest dies
-	// at random in its memory allocator.
-	return append(args, "-accel", "tcg,thread=multi", "-cpu", "max,-cx16")
+	// at random in its memory allocator. Without erms and fsrm the kernel copies
+	// words: QEMU emulates rep movsb byte by byte.
+	args = append(args, "-cpu", "max,-cx16,-erms,-fsrm")
+	if m.spec.OwnTime {
+		// 4 ns an instruction, and no waiting while the guest sleeps. The clock
+		// is one for all CPUs, so that a second one would gain nothing.
+		return append(args, "-smp", "1", "-accel", "tcg,thread=single", "-icount", "shift=2,sleep=off,align=off", "-rtc", "clock=vm")
+	}
+	return append(args, "-smp", cpus, "-accel", "tcg,thread=multi")
 }
 
 // run boots the VM until it comes to the command, and lets it come to its end.

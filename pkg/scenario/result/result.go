@@ -16,8 +16,9 @@ const Format = "mpcc results"
 type Result struct {
 	Format   string    `json:"format"`
 	Version  int       `json:"version"`
-	Tool     string    `json:"tool"`   // mpcc's version
-	Kernel   string    `json:"kernel"` // release that ran it
+	Tool     string    `json:"tool"`    // mpcc's version
+	Kernel   string    `json:"kernel"`  // release that ran it
+	Machine  string    `json:"machine"` // what is to be known of it, such as that it was emulated; "" for this one
 	Started  time.Time `json:"started"`
 	Seconds  float64   `json:"elapsed_seconds"`
 	Seed     uint64    `json:"seed"`  // the runs' seeds come from it

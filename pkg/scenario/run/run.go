@@ -30,6 +30,7 @@ type Options struct {
 	Repeats  int            // in place of the scenario's, if not 0
 	Seed     uint64         // in place of the scenario's, if not 0
 	Tool     string         // mpcc's version, for the results
+	Machine  string         // as in the results
 	Progress func(Progress) // called each time something is done, and every second
 }
 
@@ -58,7 +59,7 @@ func All(ctx context.Context, file *scenario.File, folder *result.Folder, o Opti
 	defer func() { err = errors.Join(err, algorithms.release()) }()
 
 	r = &result.Result{
-		Tool: o.Tool, Kernel: loader.Release(), Started: time.Now().UTC(), Seed: cmp.Or(o.Seed, file.Seed), Quick: o.Quick,
+		Tool: o.Tool, Kernel: loader.Release(), Machine: o.Machine, Started: time.Now().UTC(), Seed: cmp.Or(o.Seed, file.Seed), Quick: o.Quick,
 		Scenario: result.Scenario{
 			Name: string(file.Name), Title: file.Title, Source: file.Source, Notes: file.Notes, YAML: file.YAML(),
 		},
