@@ -10,18 +10,23 @@ import (
 
 func newReportCommand() *cobra.Command {
 	var html string
-	var asJSON bool
+	var join, asJSON bool
 	c := &cobra.Command{
 		Use:   "report DIR…",
 		Short: "Show and compare what mpcc run measured",
 		Long: `report reads the folders that mpcc run wrote: our figures with their 95 % confidence
 intervals, the paper's beside them, and whether its claims were reproduced. Folders of one
-scenario are compared side by side, such as two kernels or two algorithms.
+scenario are compared side by side, such as two kernels or two algorithms, or put together:
+with --join they are pieces of one long run, with other points or other seeds.
 
 One DIR has its report.html and plots drawn again, unless --html or -j says where to.`,
 		Args: args(cobra.MinimumNArgs(1)),
 		RunE: func(c *cobra.Command, folders []string) error {
-			r, err := report.Load(folders...)
+			load := report.Load
+			if join {
+				load = report.Join
+			}
+			r, err := load(folders...)
 			if err != nil {
 				return err
 			}
@@ -40,6 +45,7 @@ One DIR has its report.html and plots drawn again, unless --html or -j says wher
 		},
 	}
 	c.Flags().StringVar(&html, "html", "", "write one self-contained page to `FILE`")
+	c.Flags().BoolVar(&join, "join", false, "folders of one scenario are pieces of one run")
 	c.Flags().BoolVarP(&asJSON, "json", "j", false, "write JSON")
 	return c
 }

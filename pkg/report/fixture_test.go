@@ -19,6 +19,7 @@ type fixture struct {
 	// multi[cc][n1] and single[cc][n1] list the repeats' goodput per user.
 	multi, single map[string]map[string][]float64
 	joules        map[string][]float64 // of the multipath users, per algorithm, one per user
+	seed          uint64               // of the first repeat
 	expect        result.Expect
 }
 
@@ -84,7 +85,7 @@ func (f fixture) write(t *testing.T, path string) {
 		for _, n1 := range r.Sweep[1].Values {
 			for repeat, goodput := range f.multi[cc][n1] {
 				run := result.Run{
-					Point: result.Point{"cc": cc, "n1": n1}, Repeat: repeat, Seed: uint64(repeat), Warmup: 20, Measured: 100,
+					Point: result.Point{"cc": cc, "n1": n1}, Repeat: repeat, Seed: f.seed + uint64(repeat), Warmup: 20, Measured: 100,
 					Links: []result.Link{{Name: "ap2", From: "r2", To: "s", Asked: result.Quality{Rate: &rate}, Measured: result.Quality{Rate: &slower},
 						Queue: result.Queue{Sent: 9800, Dropped: 200}}},
 				}

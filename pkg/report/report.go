@@ -89,7 +89,12 @@ type Reference struct {
 }
 
 // Load reads run folders and reports on them: those of one scenario are compared.
-func Load(folders ...string) (*Report, error) {
+func Load(folders ...string) (*Report, error) { return gather(folders, false) }
+
+// Join is Load, but folders of one scenario are pieces of one run: they have other points, or further repeats.
+func Join(folders ...string) (*Report, error) { return gather(folders, true) }
+
+func gather(folders []string, join bool) (*Report, error) {
 	report := &Report{Format: Format, Version: Version, Experiments: []Experiment{}}
 	var groups []*group
 	for _, folder := range folders {
@@ -104,6 +109,11 @@ func Load(folders ...string) (*Report, error) {
 		groups[i].sources = append(groups[i].sources, source{Result: r, folder: folder})
 	}
 	for _, g := range groups {
+		if join {
+			if err := g.join(); err != nil {
+				return nil, err
+			}
+		}
 		e, err := g.experiment()
 		if err != nil {
 			return nil, err
@@ -138,9 +148,45 @@ type group struct {
 
 type source struct {
 	*result.Result
-	folder string
+	folder string // "" when joined: its samples have whole paths
 	label  string
 	fixed  result.Point // axes that have one value in this source, and another in others
+}
+
+// join makes one source of all. Runs of one point that several have become its further repeats.
+func (g *group) join() error {
+	whole := source{Result: new(result.Result)}
+	*whole.Result = *g.sources[0].Result
+	whole.Runs, whole.Sweep = nil, g.sweep()
+	seen := map[string]string{} // point and seed → folder
+	repeats := map[string]int{}
+	for _, s := range g.sources {
+		if s.Kernel != whole.Kernel || s.Machine != whole.Machine || s.Quick != whole.Quick {
+			return fmt.Errorf("%s and %s differ in kernel, machine or --quick: they can be compared, not joined",
+				g.sources[0].folder, s.folder)
+		}
+		if s.Started.Before(whole.Started) {
+			whole.Started = s.Started
+		}
+		for _, run := range s.Runs {
+			point := fmt.Sprint(run.Point)
+			key := fmt.Sprint(point, run.Seed)
+			if other, ok := seen[key]; ok && other != s.folder {
+				return fmt.Errorf("%s and %s have the same run (%s, seed %d): give one of them another --seed",
+					other, s.folder, pointText(run.Point), run.Seed)
+			}
+			seen[key] = s.folder
+			run.Repeat = repeats[point]
+			repeats[point]++
+			if run.Samples != "" {
+				run.Samples = filepath.Join(s.folder, run.Samples)
+			}
+			whole.Runs = append(whole.Runs, run)
+		}
+	}
+	whole.label = whole.Scenario.Name
+	g.sources = []source{whole}
+	return nil
 }
 
 func (g *group) experiment() (Experiment, error) {
@@ -167,19 +213,7 @@ func (g *group) experiment() (Experiment, error) {
 // align gathers the axes of all sources, and names the sources. An axis with one value in each source,
 // which differs between them, is what is compared: it goes from the points into the labels.
 func (g *group) align() {
-	for _, s := range g.sources {
-		for _, axis := range s.Sweep {
-			i := slices.IndexFunc(g.axes, func(a result.Axis) bool { return a.Name == axis.Name })
-			if i < 0 {
-				i, g.axes = len(g.axes), append(g.axes, result.Axis{Name: axis.Name})
-			}
-			for _, v := range axis.Values {
-				if !slices.Contains(g.axes[i].Values, v) {
-					g.axes[i].Values = append(g.axes[i].Values, v)
-				}
-			}
-		}
-	}
+	g.axes = g.sweep()
 	compared := map[string]bool{}
 	for _, axis := range g.axes {
 		compared[axis.Name] = len(axis.Values) > 1
@@ -194,7 +228,9 @@ func (g *group) align() {
 	for i := range g.sources {
 		s := &g.sources[i]
 		s.fixed = result.Point{}
-		s.label = filepath.Base(filepath.Clean(s.folder))
+		if s.label == "" {
+			s.label = filepath.Base(filepath.Clean(s.folder))
+		}
 		used[s.label]++
 		if n := used[s.label]; n > 1 {
 			s.label = fmt.Sprintf("%s (%d)", s.label, n)
@@ -207,6 +243,25 @@ func (g *group) align() {
 		}
 	}
 	g.axes = slices.DeleteFunc(g.axes, func(a result.Axis) bool { return compared[a.Name] })
+}
+
+// sweep has the axes of all sources, with all their values.
+func (g *group) sweep() []result.Axis {
+	var axes []result.Axis
+	for _, s := range g.sources {
+		for _, axis := range s.Sweep {
+			i := slices.IndexFunc(axes, func(a result.Axis) bool { return a.Name == axis.Name })
+			if i < 0 {
+				i, axes = len(axes), append(axes, result.Axis{Name: axis.Name})
+			}
+			for _, v := range axis.Values {
+				if !slices.Contains(axes[i].Values, v) {
+					axes[i].Values = append(axes[i].Values, v)
+				}
+			}
+		}
+	}
+	return axes
 }
 
 func (s *source) info() RunInfo {

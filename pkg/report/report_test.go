@@ -26,17 +26,22 @@ import (
 
 func load(t *testing.T, fixtures ...fixture) *Report {
 	t.Helper()
+	r, err := Load(folders(t, fixtures...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func folders(t *testing.T, fixtures ...fixture) []string {
+	t.Helper()
 	var folders []string
 	for i, f := range fixtures {
 		folder := filepath.Join(t.TempDir(), fmt.Sprintf("run-%d", i))
 		f.write(t, folder)
 		folders = append(folders, folder)
 	}
-	r, err := Load(folders...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
+	return folders
 }
 
 func (e *Experiment) row(t *testing.T, metric, of string, point result.Point) Row {
@@ -164,6 +169,52 @@ func TestCompareAlgorithms(t *testing.T) {
 	near(t, "olia", r.Ours[1].Mean, 1.12, 1e-9)
 	if !strings.HasSuffix(e.Runs[0].Label, ", cc lia") || !strings.HasSuffix(e.Runs[1].Label, ", cc olia") {
 		t.Errorf("labels %q and %q", e.Runs[0].Label, e.Runs[1].Label)
+	}
+}
+
+// Pieces show what the whole run does: points from one, further repeats from another.
+func TestJoin(t *testing.T) {
+	lia, further, olia := scenarioC(), scenarioC(), scenarioC()
+	lia.ccs, further.ccs, olia.ccs = []string{"lia"}, []string{"lia"}, []string{"olia"}
+	further.seed = 2
+	for _, n1 := range []string{"10", "30"} {
+		lia.multi["lia"][n1], further.multi["lia"][n1] = lia.multi["lia"][n1][:2], further.multi["lia"][n1][2:]
+		lia.single["lia"][n1], further.single["lia"][n1] = lia.single["lia"][n1][:2], further.single["lia"][n1][2:]
+	}
+	for i, j := range further.joules["lia"] {
+		further.joules["lia"][i] = j + 2 // the fixture adds the repeat's number
+	}
+	r, err := Join(folders(t, lia, further, olia)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole := load(t, scenarioC())
+	r.Experiments[0].Runs[0].Label = whole.Experiments[0].Runs[0].Label
+	for i := range whole.Experiments[0].Claims { // checks name the folder
+		for j := range whole.Experiments[0].Claims[i].Checks {
+			whole.Experiments[0].Claims[i].Checks[j].Run = "scenario-c"
+		}
+	}
+	if diff := cmp.Diff(whole, r); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestJoinRefuses(t *testing.T) {
+	other, again := scenarioC(), scenarioC()
+	other.kernel, other.seed = "7.2", 100
+	again.seed = 2
+	for _, c := range []struct {
+		with fixture
+		want string
+	}{
+		{other, "differ in kernel"},
+		{scenarioC(), "have the same run (cc lia, n1 10, seed 0)"},
+		{again, "have the same run (cc lia, n1 10, seed 2)"},
+	} {
+		if _, err := Join(folders(t, scenarioC(), c.with)...); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%v, want %s", err, c.want)
+		}
 	}
 }
 
