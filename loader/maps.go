@@ -22,32 +22,37 @@ type Maps struct {
 	connections, sums, lost            *ebpf.Map // of packet schedulers
 }
 
-// OpenMaps opens the pinned maps; ErrNotLoaded where they are not all there.
+// OpenMaps opens the pinned maps; ErrNotLoaded where they are not all there, and those that are are ours.
 func OpenMaps() (*Maps, error) {
 	spec, err := obj.LoadMaps()
 	if err != nil {
 		return nil, err
 	}
 	m := &Maps{}
+	missing := false
 	for name, target := range m.byName() {
 		got, err := ebpf.LoadPinnedMap(filepath.Join(mapDir, name), nil)
-		if err != nil {
-			m.Close()
-			if errors.Is(err, fs.ErrNotExist) {
-				if err := checkFS(); err != nil {
-					return nil, &plainError{message: "nothing is loaded, or not to be seen: " + err.Error(), kind: ErrNotLoaded}
-				}
-				return nil, ErrNothingLoaded
-			}
-			return nil, explain("open the maps", err)
+		if errors.Is(err, fs.ErrNotExist) {
+			missing = true
+			continue
 		}
-		*target = got
-		if err := spec.Maps[name].Compatible(got); err != nil {
+		if err == nil {
+			*target = got
+			err = spec.Maps[name].Compatible(got)
+		}
+		if err != nil {
 			m.Close()
 			return nil, explain("open the maps", err)
 		}
 	}
-	return m, nil
+	if !missing {
+		return m, nil
+	}
+	m.Close()
+	if err := checkFS(); err != nil {
+		return nil, &plainError{message: "nothing is loaded, or not to be seen: " + err.Error(), kind: ErrNotLoaded}
+	}
+	return nil, ErrNothingLoaded
 }
 
 func (m *Maps) byName() map[string]**ebpf.Map {
