@@ -140,11 +140,11 @@ fuzz: ## Fuzz the BPF arithmetic natively, FUZZ_SECONDS for each harness
 
 .PHONY: vm
 vm: ## Run the end-to-end tests in VMs with stock Debian kernels
-	go test -count=1 -tags vm -timeout 60m ./test/vm
+	go test -count=1 -tags vm -timeout 60m ./test/kernels
 
 .PHONY: vm-shell
 vm-shell: ## Open a shell in such a VM (KERNEL=6.12)
-	go run ./test/vm/cmd/vm shell -kernel $(KERNEL)
+	go run ./test/kernels/cmd/vm shell -kernel $(KERNEL)
 
 .PHONY: test
 test: deps build check-generated lint unit fuzz vm ## Run every check and test

@@ -27,7 +27,7 @@ import (
 	"github.com/mpcc/mpcc/pkg/scenario"
 	"github.com/mpcc/mpcc/pkg/scenario/result"
 	experiment "github.com/mpcc/mpcc/pkg/scenario/run"
-	"github.com/mpcc/mpcc/test/vm"
+	"github.com/mpcc/mpcc/pkg/vm"
 )
 
 func newRunCommand() *cobra.Command {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package e2e tests mpcc from end to end, as root on stock kernels. Its tests
-// have the build tag e2e and run in the VMs of test/vm, which tells them:
+// have the build tag e2e and run in the VMs of test/kernels, which tells them:
 //
 //	MPCC_KERNEL    the label of the kernel: 6.12, 7.x or 6.1
 //	MPCC_BIN       the path of mpcc

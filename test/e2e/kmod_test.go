@@ -36,7 +36,7 @@ import (
 	"github.com/mpcc/mpcc/pkg/netlab"
 )
 
-// What the kernel says of itself on its console fails the whole run: see test/vm.
+// What the kernel says of itself on its console fails the whole run: see pkg/vm.
 
 // memoryUse is what must be the same again when schedulers, their connections and the module are gone.
 func memoryUse(t *testing.T) map[string]int {

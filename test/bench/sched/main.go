@@ -4,7 +4,7 @@
 // limit, and of each the time of a decision, both taken in turns. It needs the module, and so a VM:
 //
 //	CGO_ENABLED=0 go build -o bin/bench-sched ./test/bench/sched
-//	go run ./test/vm/cmd/vm run -mpcc=false -file /bench=bin/bench-sched -- sh -c 'modprobe mpcc_sched && /bench'
+//	go run ./test/kernels/cmd/vm run -mpcc=false -file /bench=bin/bench-sched -- sh -c 'modprobe mpcc_sched && /bench'
 package main
 
 import (

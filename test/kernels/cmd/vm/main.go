@@ -15,7 +15,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/mpcc/mpcc/test/vm"
+	"github.com/mpcc/mpcc/pkg/vm"
+	"github.com/mpcc/mpcc/test/kernels"
 )
 
 const usage = `usage: vm shell [flags]              a root shell in a VM
@@ -76,7 +77,7 @@ func run(args []string) (int, error) {
 		return 2, nil
 	}
 	if *mpcc {
-		built, remove, err := vm.ProjectFiles(ctx)
+		built, remove, err := kernels.ProjectFiles(ctx)
 		if err != nil {
 			return 1, fmt.Errorf("%w\n(-mpcc=false starts the VM without it)", err)
 		}
@@ -84,7 +85,7 @@ func run(args []string) (int, error) {
 		for guest, host := range built {
 			files[guest] = host
 		}
-		spec.Env = vm.ProjectEnv()
+		spec.Env = kernels.ProjectEnv()
 	}
 	result, err := vm.Run(ctx, spec)
 	return result.Status, err

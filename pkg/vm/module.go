@@ -13,7 +13,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
+
+	"github.com/mpcc/mpcc/bpf/kmod"
 )
 
 // buildRoot returns the folder with root.cpio, Debian with what building bpf/kmod for k takes: its
@@ -27,7 +28,7 @@ func (c cache) buildRoot(ctx context.Context, k kernel, kdir string) (string, er
 	packages := append(slices.Clone(guestPackages), "linux-headers-"+string(release), "make", "dwarves", "dkms")
 	dir, err := c.debian(ctx, "build-"+k.label, suites, packages, false)
 	if err != nil {
-		return "", fmt.Errorf("%w\nif the headers of Linux %s are gone from Debian, fetch the kernel anew: go run ./test/vm/cmd/vm fetch -kernel %s",
+		return "", fmt.Errorf("%w\nif the headers of Linux %s are gone from Debian, fetch the kernel anew: go run ./test/kernels/cmd/vm fetch -kernel %s",
 			err, release, k.label)
 	}
 	return dir, nil
@@ -47,12 +48,7 @@ cp -r updates modules.*.bin modules.dep modules.alias modules.symbols modules.so
 // module returns the folder with module.cpio, which is bpf/kmod built for k, where modprobe finds it.
 // Call it with the cache locked.
 func (c cache) module(ctx context.Context, k kernel, accel string) (string, error) {
-	root, err := RepoRoot()
-	if err != nil {
-		return "", err
-	}
-	sources := filepath.Join(root, "bpf", "kmod", "src")
-	sum, err := hashFolder(sources)
+	sum, err := hash(kmod.Source())
 	if err != nil {
 		return "", err
 	}
@@ -65,8 +61,8 @@ func (c cache) module(ctx context.Context, k kernel, accel string) (string, erro
 		return "", err
 	}
 	return c.entry("module-"+k.label, fmt.Sprintf("1 %s %s", release, sum), false, func(dir string) error {
-		results := filepath.Join(dir, "results")
-		if err := os.Mkdir(results, 0o755); err != nil {
+		results, sources := filepath.Join(dir, "results"), filepath.Join(dir, "sources")
+		if err := errors.Join(os.Mkdir(results, 0o755), os.CopyFS(sources, kmod.Source())); err != nil {
 			return err
 		}
 		var printed bytes.Buffer
@@ -92,20 +88,20 @@ func (c cache) module(ctx context.Context, k kernel, accel string) (string, erro
 		defer f.Close()
 		archive := newCpioWriter(f)
 		return errors.Join(archive.host("usr/lib/modules/"+string(release), results), archive.close(),
-			f.Close(), os.RemoveAll(results))
+			f.Close(), os.RemoveAll(results), os.RemoveAll(sources))
 	})
 }
 
-// hashFolder sums up the names and contents of a folder's files.
-func hashFolder(dir string) (string, error) {
-	hash := sha256.New()
-	err := filepath.WalkDir(dir, func(file string, d fs.DirEntry, err error) error {
+// hash sums up the names and contents of a folder's files.
+func hash(folder fs.FS) (string, error) {
+	sum := sha256.New()
+	err := fs.WalkDir(folder, ".", func(file string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
-		text, err := os.ReadFile(file)
-		fmt.Fprintf(hash, "%s %d\n%s", strings.TrimPrefix(file, dir), len(text), text)
+		text, err := fs.ReadFile(folder, file)
+		fmt.Fprintf(sum, "/%s %d\n%s", file, len(text), text)
 		return err
 	})
-	return hex.EncodeToString(hash.Sum(nil)), err
+	return hex.EncodeToString(sum.Sum(nil)), err
 }

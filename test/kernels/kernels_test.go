@@ -2,7 +2,7 @@
 
 //go:build vm
 
-package vm
+package kernels
 
 import (
 	"context"
@@ -11,15 +11,18 @@ import (
 	"io"
 	"maps"
 	"os"
+	"os/exec"
 	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/mpcc/mpcc/pkg/vm"
 )
 
-var kernelFlag = flag.String("kernel", strings.Join(Labels(), ","), "labels of the kernels to boot, with commas between")
+var kernelFlag = flag.String("kernel", strings.Join(vm.Labels(), ","), "labels of the kernels to boot, with commas between")
 
 // perKernel bounds the tests of one kernel. The tests inside get a little
 // less, so that one that hangs ends with Go's dump of its goroutines.
@@ -40,11 +43,11 @@ func TestE2E(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(remove)
-	listed, err := output(command(t.Context(), files[GuestTests], "-test.list=."))
+	listed, err := exec.CommandContext(t.Context(), files[GuestTests], "-test.list=.").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	prometheus, err := Prometheus(t.Context())
+	prometheus, err := vm.Prometheus(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +58,7 @@ func TestE2E(t *testing.T) {
 			if i == 1 {
 				time.Sleep(apart)
 			}
-			testKernel(t, label, files, strings.Fields(listed))
+			testKernel(t, label, files, strings.Fields(string(listed)))
 		})
 	}
 }
@@ -64,18 +67,18 @@ func TestE2E(t *testing.T) {
 // kernel, TestOldKernel… with those that are too old for mpcc, TestOneKernel… and
 // TestNewKernel…, whose matter is mpcc and not the kernel, with the first and the
 // second, which share the work, others with all that mpcc is for.
-func isFor(test string, k kernel) bool {
+func isFor(test, kernel string) bool {
 	switch {
 	case strings.HasPrefix(test, "TestAnyKernel"):
 		return true
 	case strings.HasPrefix(test, "TestOldKernel"):
-		return k.old
+		return vm.TooOld(kernel)
 	case strings.HasPrefix(test, "TestOneKernel"):
-		return k == kernels[0]
+		return kernel == vm.Labels()[0]
 	case strings.HasPrefix(test, "TestNewKernel"):
-		return k == kernels[1]
+		return kernel == vm.Labels()[1]
 	}
-	return !k.old
+	return !vm.TooOld(kernel)
 }
 
 // secondChances is how many tests of a kernel may fail and be run once more, in a fresh VM. Many compare
@@ -83,11 +86,10 @@ func isFor(test string, k kernel) bool {
 const secondChances = 4
 
 func testKernel(t *testing.T, label string, files map[string]string, tests []string) {
-	k, err := findKernel(label)
-	if err != nil {
-		t.Fatal(err)
+	if !slices.Contains(vm.Labels(), label) {
+		t.Fatalf("-kernel %s: choose from %s", label, strings.Join(vm.Labels(), ", "))
 	}
-	others := slices.DeleteFunc(slices.Clone(tests), func(test string) bool { return isFor(test, k) })
+	others := slices.DeleteFunc(slices.Clone(tests), func(test string) bool { return isFor(test, label) })
 	skip := "-test.skip=^(" + strings.Join(others, "|") + ")$"
 	skipped := map[string]bool{}
 	var again []string
@@ -143,7 +145,7 @@ func bootAndTest(t *testing.T, label string, files map[string]string, args []str
 	}, args...)
 
 	printed, stdout := io.Pipe()
-	convert := command(ctx, "go", "tool", "test2json", "-t") // with -t it tells durations
+	convert := exec.CommandContext(ctx, "go", "tool", "test2json", "-t") // with -t it tells durations
 	convert.Stdin = printed
 	convert.Stderr = os.Stderr
 	events, err := convert.StdoutPipe()
@@ -155,12 +157,12 @@ func bootAndTest(t *testing.T, label string, files map[string]string, args []str
 	}
 
 	type ending struct {
-		result Result
+		result vm.Result
 		err    error
 	}
 	ended := make(chan ending, 1)
 	go func() {
-		result, err := Run(ctx, Spec{Kernel: label, Cmd: cmd, Env: ProjectEnv(), Files: files, Stdout: stdout})
+		result, err := vm.Run(ctx, vm.Spec{Kernel: label, Cmd: cmd, Env: ProjectEnv(), Files: files, Stdout: stdout})
 		stdout.Close()
 		ended <- ending{result, err}
 	}()
@@ -221,7 +223,7 @@ func innerPattern(run string) string {
 func TestRunBringsEverythingBack(t *testing.T) {
 	results := t.TempDir()
 	var out strings.Builder
-	result, err := Run(t.Context(), Spec{
+	result, err := vm.Run(t.Context(), vm.Spec{
 		Kernel: "6.12",
 		Env:    map[string]string{"WORD": "it's a \"$HOME\""},
 		Files:  map[string]string{"/etc/vm/": "cmd"},
@@ -261,7 +263,7 @@ func TestRunReportsATroubledVM(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), test.timeout)
 			defer cancel()
-			_, err := Run(ctx, Spec{Kernel: "6.12", Cmd: []string{"sh", "-c", test.script}})
+			_, err := vm.Run(ctx, vm.Spec{Kernel: "6.12", Cmd: []string{"sh", "-c", test.script}})
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("error %v, want one with %q", err, test.want)
 			}

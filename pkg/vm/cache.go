@@ -5,6 +5,7 @@ package vm
 import (
 	"bytes"
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -15,8 +16,8 @@ import (
 	"syscall"
 )
 
-// cache is the folder, ignored by git, that holds what is fetched or built
-// once: kernels, the root file system, the verdict on KVM.
+// cache is the folder that holds what is fetched or built once: kernels, the
+// root file system, the verdict on KVM.
 //
 //	lock        taken by whoever changes the cache
 //	ENTRY/      one per kernel, root file system, …; whole or absent
@@ -24,32 +25,59 @@ import (
 //	console-*   the console of the last run of each kernel
 type cache struct{ dir string }
 
-// openCache finds the cache of the repository around the working directory.
+// openCache finds the cache: a clone of mpcc around the working folder has its
+// own (git ignores it), elsewhere the user has one.
 func openCache() (cache, error) {
-	root, err := RepoRoot()
+	root, err := Clone()
 	if err != nil {
 		return cache{}, err
 	}
-	c := cache{filepath.Join(root, ".cache", "vm")}
+	dir := filepath.Join(root, ".cache", "vm")
+	if root == "" {
+		user, err := os.UserCacheDir()
+		if err != nil {
+			return cache{}, err
+		}
+		dir = filepath.Join(user, "mpcc", "vm")
+	}
+	c := cache{dir}
 	return c, os.MkdirAll(c.path("tmp"), 0o755)
 }
 
-// RepoRoot returns the folder of go.mod, at or above the working directory.
-func RepoRoot() (string, error) {
+// cloneModule is what the go.mod of a clone begins with.
+const cloneModule = "module github.com/mpcc/mpcc\n"
+
+// Clone returns the clone of mpcc that the working folder is in, "" where it is in none.
+func Clone() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
 		return "", err
 	}
 	for {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+		text, err := os.ReadFile(filepath.Join(dir, "go.mod"))
+		if err == nil && strings.HasPrefix(string(text), cloneModule) {
 			return dir, nil
 		}
-		up := filepath.Dir(dir)
-		if up == dir {
-			return "", errors.New("no go.mod here or above: run this inside the repository")
+		if up := filepath.Dir(dir); up != dir {
+			dir = up
+			continue
 		}
-		dir = up
+		return "", nil
 	}
+}
+
+// Scratch makes a temporary folder. One whose owner was killed goes with the next.
+func Scratch() (dir string, remove func(), err error) {
+	c, err := openCache()
+	if err != nil {
+		return "", nil, err
+	}
+	unlock, err := c.lock()
+	if err != nil {
+		return "", nil, err
+	}
+	defer unlock()
+	return c.scratch()
 }
 
 func (c cache) path(name string) string { return filepath.Join(c.dir, name) }
@@ -150,6 +178,15 @@ func (c cache) entry(name, recipe string, refresh bool, build func(dir string) e
 	return dir, os.Rename(fresh, dir)
 }
 
+//go:embed packages.txt
+var packageList string
+
+// packages are those of Debian that the host needs.
+func packages() string {
+	_, names, _ := strings.Cut(packageList, "\n") // below a line that says what they are
+	return strings.Join(strings.Fields(names), " ")
+}
+
 // command is exec.CommandContext for a child that dies with this process.
 func command(ctx context.Context, name string, arg ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, name, arg...)
@@ -171,7 +208,7 @@ func explain(cmd *exec.Cmd, err error, complaint string) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, exec.ErrNotFound):
-		return fmt.Errorf("%s is not installed: run `make deps`", cmd.Args[0])
+		return fmt.Errorf("%s is not installed, on Debian: apt install %s", cmd.Args[0], packages())
 	}
 	return fmt.Errorf("%s: %w: %s", cmd.Args[0], err, strings.TrimSpace(complaint))
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package vm
+package kernels
 
 import (
 	"strings"

@@ -53,6 +53,12 @@ func Labels() []string {
 	return labels
 }
 
+// TooOld tells the kernels that mpcc does not run on from the others.
+func TooOld(label string) bool {
+	k, err := findKernel(label)
+	return err == nil && k.old
+}
+
 func findKernel(label string) (kernel, error) {
 	for _, k := range kernels {
 		if k.label == label {
@@ -341,7 +347,7 @@ const keyring = "/usr/share/keyrings/debian-archive-keyring.gpg"
 // this machine uses.
 func debianSource(ctx context.Context, suite string) (string, error) {
 	if _, err := os.Stat(keyring); err != nil {
-		return "", fmt.Errorf("%w: run `make deps`", err)
+		return "", fmt.Errorf("%w, on Debian: apt install %s", err, packages())
 	}
 	mirror := os.Getenv("MPCC_DEBIAN_MIRROR")
 	if mirror == "" {

@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package vm
+// Package kernels runs test/e2e in VMs with stock kernels. README.md tells how.
+package kernels
 
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+
+	"github.com/mpcc/mpcc/pkg/vm"
 )
 
 // Where the guest has the project's files.
@@ -25,20 +30,14 @@ func ProjectEnv() map[string]string {
 // ProjectFiles builds mpcc and the end-to-end tests, and returns them and the
 // folders testdata and deploy for Spec.Files. Call remove when they are no longer needed.
 func ProjectFiles(ctx context.Context) (files map[string]string, remove func(), err error) {
-	root, err := RepoRoot()
+	root, err := vm.Clone()
 	if err != nil {
 		return nil, nil, err
 	}
-	c, err := openCache()
-	if err != nil {
-		return nil, nil, err
+	if root == "" {
+		return nil, nil, errors.New("no clone of mpcc here or above: run this inside one")
 	}
-	unlock, err := c.lock()
-	if err != nil {
-		return nil, nil, err
-	}
-	dir, remove, err := c.scratch()
-	unlock()
+	dir, remove, err := vm.Scratch()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -49,11 +48,13 @@ func ProjectFiles(ctx context.Context) (files map[string]string, remove func(), 
 		GuestDeploy:   filepath.Join(root, "deploy"),
 	}
 	build := func(arg ...string) error {
-		cmd := command(ctx, "go", arg...)
+		cmd := exec.CommandContext(ctx, "go", arg...)
 		cmd.Dir = root
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=amd64")
-		_, err := output(cmd)
-		return err
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("go %s: %w\n%s", arg[0], err, out)
+		}
+		return nil
 	}
 	err = errors.Join(
 		build("build", "-o", files[GuestBin], "./cmd/mpcc"),
