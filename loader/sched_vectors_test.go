@@ -10,7 +10,6 @@ import (
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/mpcc/mpcc/loader"
@@ -28,11 +27,7 @@ const (
 )
 
 // packetSchedulers are the catalog's rows that choose subflows.
-func packetSchedulers() []catalog.Entry {
-	return slices.DeleteFunc(slices.Clone(catalog.Entries), func(e catalog.Entry) bool {
-		return e.Kind != catalog.Sched
-	})
-}
+func packetSchedulers() []catalog.Entry { return entries(catalog.Sched) }
 
 func scheduler(t *testing.T, name string) sched.Scheduler {
 	t.Helper()
@@ -123,50 +118,17 @@ func compareSched(got loader.Output, want sched.Expect, terms []float64, precisi
 
 // Every part that a scheduler consists of is there for all of them.
 func TestEverySchedulerIsWhole(t *testing.T) {
-	files := func(pattern, suffix string) []string {
-		paths, err := filepath.Glob(pattern)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var names []string
-		for _, p := range paths {
-			names = append(names, strings.TrimSuffix(filepath.Base(p), suffix))
-		}
-		return names
-	}
-	var rows []string
-	for _, e := range packetSchedulers() {
-		rows = append(rows, e.Name)
-	}
-	if len(rows) == 0 {
-		t.Fatal("no packet scheduler at all")
-	}
-	for part, names := range map[string][]string{
+	whole(t, packetSchedulers(), map[string][]string{
 		"test/reference/sched":           sched.Names(),
-		"bpf/sched":                      files("../bpf/sched/*.bpf.c", ".bpf.c"),
-		"testdata/vectors/sched":         files(publishedSchedVectors+"/*.json", ".json"),
-		"testdata/vectors/derived/sched": files(derivedSchedVectors+"/*.json", ".json"),
-	} {
-		if !slices.Equal(slices.Sorted(slices.Values(names)), slices.Sorted(slices.Values(rows))) {
-			t.Errorf("%s has %v, the catalog %v", part, names, rows)
-		}
-	}
+		"bpf/sched":                      files(t, "../bpf/sched/*.bpf.c", ".bpf.c"),
+		"testdata/vectors/sched":         files(t, publishedSchedVectors+"/*.json", ".json"),
+		"testdata/vectors/derived/sched": files(t, derivedSchedVectors+"/*.json", ".json"),
+	})
 }
 
 func TestEverySchedulerTunableIsTested(t *testing.T) {
 	for _, e := range packetSchedulers() {
-		tunables, err := loader.Tunables(e)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, tunable := range tunables {
-			if !slices.ContainsFunc(scheduler(t, e.Name).Sets, func(set sched.Tunables) bool {
-				value, ok := set[tunable.Name]
-				return ok && value != tunable.Default
-			}) {
-				t.Errorf("test/reference/sched/%s.go has no set that changes %s", e.Name, tunable.Name)
-			}
-		}
+		changed(t, e, scheduler(t, e.Name).Sets)
 	}
 }
 
@@ -181,9 +143,9 @@ func TestSchedulerVectors(t *testing.T) {
 			}
 			evaluators := map[string]*loader.Evaluator{}
 			for _, c := range schedVectors(t, folder, e.Name) {
-				set := title("", map[string]string(c.Set))
+				set := title("", c.Set)
 				if evaluators[set] == nil {
-					evaluators[set] = schedEvaluator(t, e, c.Set)
+					evaluators[set] = evaluator(t, e, c.Set)
 				}
 				outcome := scheduler(t, e.Name).Decide(c.Scene, c.Set)
 				if err := compareSched(decideScene(t, evaluators[set], c.Scene), c.Expect, outcome.Terms, precision); err != nil {
@@ -195,16 +157,6 @@ func TestSchedulerVectors(t *testing.T) {
 			}
 		}
 	}
-}
-
-func schedEvaluator(t *testing.T, e catalog.Entry, set sched.Tunables) *loader.Evaluator {
-	t.Helper()
-	ev, err := loader.NewEvaluator(e, set)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(ev.Close)
-	return ev
 }
 
 // The bytecode against the reference on random connections from the whole valid range.
@@ -221,9 +173,9 @@ func TestRandomScenes(t *testing.T) {
 			if i > 0 {
 				scenes = bySet
 			}
-			t.Run(title(e.Name, map[string]string(set)), func(t *testing.T) {
+			t.Run(title(e.Name, set), func(t *testing.T) {
 				t.Logf("repeat with: go test ./loader -run TestRandomScenes -seed %d", start)
-				ev := schedEvaluator(t, e, set)
+				ev := evaluator(t, e, set)
 				r := rand.New(rand.NewPCG(start, uint64(i)))
 				sends, waits, edges := 0, 0, 0
 				for range scenes {
@@ -301,7 +253,7 @@ func TestWrongSchedulerIsSeen(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ev := schedEvaluator(t, e, wrong.set)
+		ev := evaluator(t, e, wrong.set)
 		seen := 0
 		for _, c := range schedVectors(t, publishedSchedVectors, wrong.vectors) {
 			terms := scheduler(t, wrong.vectors).Decide(c.Scene, nil).Terms
@@ -310,7 +262,7 @@ func TestWrongSchedulerIsSeen(t *testing.T) {
 			}
 		}
 		if seen == 0 {
-			t.Errorf("%s passes the vectors of %s", title(wrong.run, map[string]string(wrong.set)), wrong.vectors)
+			t.Errorf("%s passes the vectors of %s", title(wrong.run, wrong.set), wrong.vectors)
 		}
 	}
 }
@@ -320,7 +272,7 @@ func TestNoSceneStalls(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	evaluators := map[string]*loader.Evaluator{}
 	for _, e := range packetSchedulers() {
-		evaluators[e.Name] = schedEvaluator(t, e, nil)
+		evaluators[e.Name] = evaluator(t, e, nil)
 	}
 	for range 2_000 {
 		scene := sched.Random(r)

@@ -29,10 +29,10 @@ const (
 const printed = 1e-6
 
 // congestionControls are the catalog's rows with a window rule.
-func congestionControls() []catalog.Entry {
-	return slices.DeleteFunc(slices.Clone(catalog.Entries), func(e catalog.Entry) bool {
-		return e.Kind != catalog.CC
-	})
+func congestionControls() []catalog.Entry { return entries(catalog.CC) }
+
+func entries(kind catalog.Kind) []catalog.Entry {
+	return slices.DeleteFunc(slices.Clone(catalog.Entries), func(e catalog.Entry) bool { return e.Kind != kind })
 }
 
 func evaluator(t *testing.T, e catalog.Entry, set reference.Tunables) *loader.Evaluator {
@@ -140,59 +140,64 @@ func compare(got []loader.Numbers, want reference.Expect, of terms, precision fl
 
 // Every part that an algorithm consists of is there for all of them.
 func TestEveryAlgorithmIsWhole(t *testing.T) {
-	files := func(pattern, suffix string) []string {
-		paths, err := filepath.Glob(pattern)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var names []string
-		for _, p := range paths {
-			names = append(names, strings.TrimSuffix(filepath.Base(p), suffix))
-		}
-		return names
-	}
+	whole(t, congestionControls(), map[string][]string{
+		"test/reference":           reference.Names(),
+		"bpf/cc":                   files(t, "../bpf/cc/*.bpf.c", ".bpf.c"),
+		"testdata/vectors":         files(t, publishedVectors+"/*.json", ".json"),
+		"testdata/vectors/derived": files(t, derivedVectors+"/*.json", ".json"),
+	})
+}
+
+// whole fails where a part has other names than the catalog.
+func whole(t *testing.T, catalogued []catalog.Entry, parts map[string][]string) {
+	t.Helper()
 	var rows []string
-	for _, e := range congestionControls() {
+	for _, e := range catalogued {
 		rows = append(rows, e.Name)
 	}
-	parts := map[string][]string{
-		"pkg/catalog":              rows,
-		"test/reference":           reference.Names(),
-		"bpf/cc":                   files("../bpf/cc/*.bpf.c", ".bpf.c"),
-		"testdata/vectors":         files(publishedVectors+"/*.json", ".json"),
-		"testdata/vectors/derived": files(derivedVectors+"/*.json", ".json"),
+	if len(rows) == 0 {
+		t.Fatal("the catalog has none at all")
 	}
-	all := map[string]bool{}
-	for _, names := range parts {
-		for _, name := range names {
-			all[name] = true
-		}
-	}
-	if len(all) == 0 {
-		t.Fatal("no algorithm at all")
-	}
-	for _, name := range slices.Sorted(maps.Keys(all)) {
-		for part, names := range parts {
-			if !slices.Contains(names, name) {
-				t.Errorf("%s has no %s", part, name)
-			}
+	for part, names := range parts {
+		if !slices.Equal(slices.Sorted(slices.Values(names)), slices.Sorted(slices.Values(rows))) {
+			t.Errorf("%s has %v, the catalog %v", part, names, rows)
 		}
 	}
 }
 
+// files names those of a pattern, without their suffix.
+func files(t *testing.T, pattern, suffix string) []string {
+	t.Helper()
+	paths, err := filepath.Glob(pattern)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, p := range paths {
+		names = append(names, strings.TrimSuffix(filepath.Base(p), suffix))
+	}
+	return names
+}
+
 func TestEveryTunableIsTested(t *testing.T) {
 	for _, e := range congestionControls() {
-		tunables, err := loader.Tunables(e)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, tunable := range tunables {
-			if !slices.ContainsFunc(algorithm(t, e.Name).Sets, func(set reference.Tunables) bool {
-				value, ok := set[tunable.Name]
-				return ok && value != tunable.Default
-			}) {
-				t.Errorf("test/reference/%s.go has no set that changes %s", e.Name, tunable.Name)
-			}
+		changed(t, e, algorithm(t, e.Name).Sets)
+	}
+}
+
+// changed fails where no set has another value than the default for a tunable.
+func changed(t *testing.T, e catalog.Entry, sets []reference.Tunables) {
+	t.Helper()
+	tunables, err := loader.Tunables(e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tunable := range tunables {
+		if !slices.ContainsFunc(sets, func(set reference.Tunables) bool {
+			value, ok := set[tunable.Name]
+			return ok && value != tunable.Default
+		}) {
+			t.Errorf("the reference of %s has no set that changes %s", e.ID(), tunable.Name)
 		}
 	}
 }

@@ -127,7 +127,7 @@ func nextTheta(paths []Subflow, p Subflow, set Tunables) *big.Rat {
 	if p.Theta == 0 {
 		return now
 	}
-	beta := big.NewRat(int64(set.number("beta_percent", 75)), 100)
+	beta := big.NewRat(int64(set.Number("beta_percent", 75)), 100)
 	old := exact(p.Theta)
 	old.Mul(old, beta)
 	now.Mul(now, beta.Sub(exact(1), beta))
@@ -148,7 +148,7 @@ func cut(paths []Subflow, p Subflow, theta *big.Rat, set Tunables) (window, ssth
 	most := exact(max(2*p.PeerWindow-3, 0))
 	most.Quo(most, exact(2*quickest(paths).Cwnd))
 	most.Add(most, exact(1))
-	least := big.NewRat(int64(set.number("theta_0_percent", 150)), 100)
+	least := big.NewRat(int64(set.Number("theta_0_percent", 150)), 100)
 	switch above := theta.Cmp(most) > 0; {
 	case set["rule"] == "text" && above:
 		window = floor(mean)

@@ -65,10 +65,10 @@ func dtsx(paths []Subflow, set Tunables) []Decision {
 func pathPrice(paths []Subflow, p Subflow, set Tunables) float64 {
 	ppm := 0.0
 	if priced(paths) {
-		ppm = set.number("k1_ppm", 1000) * p.PricePJ / cheapest(paths)
+		ppm = set.Number("k1_ppm", 1000) * p.PricePJ / cheapest(paths)
 	}
-	if p.BaseRTT > 0 && p.SRTT-p.BaseRTT > set.number("q_target_us", 5000) {
-		ppm += set.number("k2_ppm", 1000)
+	if p.BaseRTT > 0 && p.SRTT-p.BaseRTT > set.Number("q_target_us", 5000) {
+		ppm += set.Number("k2_ppm", 1000)
 	}
 	return ppm / 1e6
 }

@@ -144,4 +144,4 @@ func divisor(subflows int, set Tunables) *big.Rat {
 }
 
 // lossShare is beta.
-func lossShare(set Tunables) *big.Rat { return big.NewRat(int64(set.number("beta_percent", 20)), 100) }
+func lossShare(set Tunables) *big.Rat { return big.NewRat(int64(set.Number("beta_percent", 20)), 100) }

@@ -68,7 +68,8 @@ type Decision struct {
 // Tunables are what load --set sets. An absent one has its default.
 type Tunables map[string]string
 
-func (t Tunables) number(name string, or float64) float64 {
+// Number is a tunable that is one.
+func (t Tunables) Number(name string, or float64) float64 {
 	text, ok := t[name]
 	if !ok {
 		return or
@@ -164,7 +165,7 @@ func halved(cwnd, floor float64) float64 { return max(math.Floor(cwnd/2), floor)
 // soloFloor is the smallest window where a rule lets it go below Reno's 2 packets beside other subflows.
 func soloFloor(n int, set Tunables) float64 {
 	if n > 1 {
-		return set.number("min_cwnd", 1)
+		return set.Number("min_cwnd", 1)
 	}
 	return 2
 }

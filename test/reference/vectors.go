@@ -36,14 +36,8 @@ type Expect struct {
 // ReadVectors reads a vector file.
 func ReadVectors(path string) (Vectors, error) {
 	var v Vectors
-	raw, err := os.ReadFile(path)
-	if err != nil {
+	if err := Decode(path, &v); err != nil {
 		return v, err
-	}
-	dec := json.NewDecoder(bytes.NewReader(raw))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&v); err != nil {
-		return v, fmt.Errorf("%s: %w", path, err)
 	}
 	if len(v.Cases) == 0 {
 		return v, fmt.Errorf("%s: no cases", path)
@@ -54,6 +48,20 @@ func ReadVectors(path string) (Vectors, error) {
 		}
 	}
 	return v, nil
+}
+
+// Decode reads a file of JSON that has nothing but what v has.
+func Decode(path string, v any) error {
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(v); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return nil
 }
 
 func (c Case) check() error {

@@ -43,10 +43,10 @@ func init() {
 }
 
 func (d *decision) choose() {
-	lambda := d.set.number("lambda_ppm", 1000) / 1e6
+	lambda := d.set.Number("lambda_ppm", 1000) / 1e6
 	size := d.Connection.Unsent + d.Connection.Outstanding
 	if d.Connection.More != 0 {
-		size = max(size, d.set.number("size_kib", 1024)*1024)
+		size = max(size, d.set.Number("size_kib", 1024)*1024)
 	}
 	var order []int
 	for i := range d.Subflows {

@@ -12,7 +12,7 @@ func init() {
 			if d.set["cwnd_limited"] == "off" {
 				part = d.alive
 			}
-			quota := d.set.number("num_segments", 1)
+			quota := d.set.Number("num_segments", 1)
 			turn := func() int {
 				found := -1
 				for i, s := range d.Subflows {

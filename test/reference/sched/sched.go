@@ -11,7 +11,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
-	"strconv"
+
+	"github.com/mpcc/mpcc/test/reference"
 )
 
 // Subflow is one subflow, as mpcc eval takes it.
@@ -85,19 +86,7 @@ type Outcome struct {
 }
 
 // Tunables are what load --set sets. An absent one has its default.
-type Tunables map[string]string
-
-func (t Tunables) number(name string, or float64) float64 {
-	text, ok := t[name]
-	if !ok {
-		return or
-	}
-	v, err := strconv.ParseFloat(text, 64)
-	if err != nil {
-		panic(fmt.Sprintf("tunable %s: %v", name, err))
-	}
-	return v
-}
+type Tunables = reference.Tunables
 
 // Scheduler is one packet scheduler.
 type Scheduler struct {

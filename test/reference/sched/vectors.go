@@ -3,10 +3,10 @@
 package sched
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
-	"os"
+
+	"github.com/mpcc/mpcc/test/reference"
 )
 
 // Vectors is a file of testdata/vectors/sched; the README there has its schema.
@@ -38,14 +38,8 @@ type Expect struct {
 // ReadVectors reads a vector file.
 func ReadVectors(path string) (Vectors, error) {
 	var v Vectors
-	raw, err := os.ReadFile(path)
-	if err != nil {
+	if err := reference.Decode(path, &v); err != nil {
 		return v, err
-	}
-	dec := json.NewDecoder(bytes.NewReader(raw))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&v); err != nil {
-		return v, fmt.Errorf("%s: %w", path, err)
 	}
 	if len(v.Cases) == 0 {
 		return v, fmt.Errorf("%s: no cases", path)
