@@ -86,7 +86,7 @@ func runQuick(t *testing.T, args ...string) *result.Result {
 // Every scenario that mpcc brings comes to its end, at the first point of its
 // sweep: all users get something through, multipath ones on more than one
 // interface where they have several.
-func TestOneKernelRunEveryScenario(t *testing.T) {
+func TestOwnTimeRunEveryScenario(t *testing.T) {
 	must(t, "modprobe", module)
 	t.Cleanup(func() {
 		// The kernel lets go of a scheduler some time after it is detached.
@@ -165,7 +165,7 @@ func severalLinks(file *scenario.File) map[string]scenario.Name {
 // OLIA leaves more than LIA does to those who have the shared access point
 // alone: 0.72 against 0.38 of their share, by the paper. It takes windows some
 // ten seconds to get there, longer than the short form lasts.
-func TestOneKernelRunOrdersLIAAndOLIA(t *testing.T) {
+func TestOwnTimeRunOrdersLIAAndOLIA(t *testing.T) {
 	file, err := scenario.Load("scenario-c")
 	if err != nil {
 		t.Fatal(err)

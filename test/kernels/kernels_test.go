@@ -38,15 +38,7 @@ var expectedSkips = map[string][]string{}
 // TestE2E runs test/e2e in a VM with each kernel; every test in there is a
 // subtest here. -run reaches them too: -run 'TestE2E/6.12/TestLoad'.
 func TestE2E(t *testing.T) {
-	files, remove, err := ProjectFiles(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(remove)
-	listed, err := exec.CommandContext(t.Context(), files[GuestTests], "-test.list=.").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	files, tests := guest(t)
 	prometheus, err := vm.Prometheus(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -58,17 +50,42 @@ func TestE2E(t *testing.T) {
 			if i == 1 {
 				time.Sleep(apart)
 			}
-			testKernel(t, label, files, strings.Fields(string(listed)))
+			testKernel(t, vm.Spec{Kernel: label, Files: files}, tests, innerPattern(2))
 		})
 	}
+}
+
+// TestOwnTime runs those of test/e2e that a busy host would spoil, in a VM that goes by its own time:
+// -run 'TestOwnTime/TestOwnTimeRun'.
+func TestOwnTime(t *testing.T) {
+	files, tests := guest(t)
+	testKernel(t, vm.Spec{Kernel: vm.Labels()[0], Files: files, OwnTime: true}, tests, innerPattern(1))
+}
+
+// guest is what the VMs get, and the names of the tests in there.
+func guest(t *testing.T) (files map[string]string, tests []string) {
+	files, remove, err := ProjectFiles(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(remove)
+	listed, err := exec.CommandContext(t.Context(), files[GuestTests], "-test.list=.").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files, strings.Fields(string(listed))
 }
 
 // isFor tells by its name where a test of test/e2e runs: TestAnyKernel… with every
 // kernel, TestOldKernel… with those that are too old for mpcc, TestOneKernel… and
 // TestNewKernel…, whose matter is mpcc and not the kernel, with the first and the
-// second, which share the work, others with all that mpcc is for.
-func isFor(test, kernel string) bool {
+// second, which share the work, TestOwnTime… with the first in its own time, which is
+// for what a busy host would spoil, others with all that mpcc is for.
+func isFor(test string, spec vm.Spec) bool {
+	kernel := spec.Kernel
 	switch {
+	case strings.HasPrefix(test, "TestOwnTime"), spec.OwnTime:
+		return strings.HasPrefix(test, "TestOwnTime") && spec.OwnTime
 	case strings.HasPrefix(test, "TestAnyKernel"):
 		return true
 	case strings.HasPrefix(test, "TestOldKernel"):
@@ -85,17 +102,17 @@ func isFor(test, kernel string) bool {
 // rates, and an emulated machine that loses its host's cores for a second measures that second.
 const secondChances = 4
 
-func testKernel(t *testing.T, label string, files map[string]string, tests []string) {
+func testKernel(t *testing.T, spec vm.Spec, tests []string, inner string) {
+	label := spec.Kernel
 	if !slices.Contains(vm.Labels(), label) {
 		t.Fatalf("-kernel %s: choose from %s", label, strings.Join(vm.Labels(), ", "))
 	}
-	others := slices.DeleteFunc(slices.Clone(tests), func(test string) bool { return isFor(test, label) })
+	others := slices.DeleteFunc(slices.Clone(tests), func(test string) bool { return isFor(test, spec) })
 	skip := "-test.skip=^(" + strings.Join(others, "|") + ")$"
 	skipped := map[string]bool{}
 	var again []string
-	inner := innerPattern(flag.Lookup("test.run").Value.String())
 	pattern := "-test.run=" + inner
-	ran := bootAndTest(t, label, files, []string{skip, pattern}, func(test *Test) {
+	ran := bootAndTest(t, spec, []string{skip, pattern}, func(test *Test) {
 		if test.Outcome == "fail" && len(again) < secondChances {
 			t.Logf("%s failed and is run once more\n%s", test.Name, complaints(test))
 			again = append(again, test.Name)
@@ -105,7 +122,7 @@ func testKernel(t *testing.T, label string, files map[string]string, tests []str
 	})
 	if len(again) > 0 {
 		pattern = "-test.run=^(" + strings.Join(again, "|") + ")$"
-		second := bootAndTest(t, label, files, []string{pattern}, func(test *Test) {
+		second := bootAndTest(t, spec, []string{pattern}, func(test *Test) {
 			replay(t, label, test, test.Name, skipped)
 		})
 		if second != len(again) {
@@ -136,15 +153,17 @@ func complaints(test *Test) string {
 }
 
 // bootAndTest runs the tests that the arguments choose and hands each to done; it returns how many ran.
-func bootAndTest(t *testing.T, label string, files map[string]string, args []string, done func(*Test)) int {
+func bootAndTest(t *testing.T, spec vm.Spec, args []string, done func(*Test)) int {
 	ctx, cancel := context.WithTimeoutCause(t.Context(), perKernel,
 		errors.New("the tests took more than "+perKernel.String()))
 	defer cancel()
-	cmd := append([]string{
+	spec.Env = ProjectEnv()
+	spec.Cmd = append([]string{
 		GuestTests, "-test.v=test2json", "-test.timeout=" + (perKernel - time.Minute).String(),
 	}, args...)
 
 	printed, stdout := io.Pipe()
+	spec.Stdout = stdout
 	convert := exec.CommandContext(ctx, "go", "tool", "test2json", "-t") // with -t it tells durations
 	convert.Stdin = printed
 	convert.Stderr = os.Stderr
@@ -162,7 +181,7 @@ func bootAndTest(t *testing.T, label string, files map[string]string, args []str
 	}
 	ended := make(chan ending, 1)
 	go func() {
-		result, err := vm.Run(ctx, vm.Spec{Kernel: label, Cmd: cmd, Env: ProjectEnv(), Files: files, Stdout: stdout})
+		result, err := vm.Run(ctx, spec)
 		stdout.Close()
 		ended <- ending{result, err}
 	}()
@@ -210,13 +229,13 @@ func replay(t *testing.T, label string, test *Test, name string, skipped map[str
 	})
 }
 
-// innerPattern is what a -run pattern leaves for the tests below TestE2E/KERNEL.
-func innerPattern(run string) string {
-	parts := strings.SplitN(run, "/", 3)
-	if len(parts) < 3 {
+// innerPattern is what -run leaves for the tests inside, below so many of our own.
+func innerPattern(below int) string {
+	parts := strings.SplitN(flag.Lookup("test.run").Value.String(), "/", below+1)
+	if len(parts) <= below {
 		return ""
 	}
-	return parts[2]
+	return parts[below]
 }
 
 // The channel must carry any output, status, environment and results unharmed.
