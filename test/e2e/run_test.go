@@ -38,6 +38,11 @@ func leftovers(t *testing.T) map[string]bool {
 		}
 	}
 	delete(found, "/run/mpcc/run/lock")
+	pieces, err := os.ReadFile("/proc/sys/net/core/high_order_alloc_disable")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found["net.core.high_order_alloc_disable = "+string(pieces)] = true
 	return found
 }
 

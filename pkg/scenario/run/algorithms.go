@@ -5,19 +5,22 @@ package run
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/mpcc/mpcc/loader"
 	"github.com/mpcc/mpcc/pkg/catalog"
+	"github.com/mpcc/mpcc/pkg/scenario/result"
 )
 
 // stateDir has a file for each algorithm that a run has loaded, made before it
-// is loaded and removed after it is unloaded. Every run that uses the algorithm
+// is loaded and removed after it is unloaded, and one for pieces. Every run that uses the algorithm
 // shares a lock on the file, which the kernel drops when a run dies: who can
 // lock it alone may unload it.
 const stateDir = "/run/mpcc/run"
@@ -30,8 +33,15 @@ const fresh = "fresh"
 
 // algorithms are those that a run has loaded, or found loaded by another run.
 type algorithms struct {
-	held map[string]*os.File // by id
+	held map[string]*os.File // by id, and pieces
 }
+
+// pieces is the file that stands for smallPieces; it holds the value to give back.
+const pieces = "pieces"
+
+// smallPieces makes a kernel whose MPTCP hands 32 KB at a time to a subflow, some 20 packets, hand out 4 KB:
+// packet schedulers are made for packets. It belongs to all namespaces.
+const smallPieces = "/proc/sys/net/core/high_order_alloc_disable"
 
 // acquire loads what is not loaded yet. What the user has loaded is left as it
 // is, now and later.
@@ -65,7 +75,7 @@ func acquire(entries []catalog.Entry) (_ *algorithms, err error) {
 		}
 		path := statePath(e)
 		_, statErr := os.Stat(path)
-		if contains(loaded, e) && statErr != nil {
+		if slices.ContainsFunc(loaded, func(l catalog.Entry) bool { return l.ID() == e.ID() }) && statErr != nil {
 			continue // the user's
 		}
 		file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
@@ -80,16 +90,44 @@ func acquire(entries []catalog.Entry) (_ *algorithms, err error) {
 			return nil, errors.Join(err, os.Remove(path))
 		}
 	}
-	return a, nil
+	if slices.ContainsFunc(entries, func(e catalog.Entry) bool { return e.Kind == catalog.Sched }) {
+		err = a.cutSmall()
+	}
+	return a, err
 }
 
-func contains(all []catalog.Entry, e catalog.Entry) bool {
-	for _, other := range all {
-		if other.ID() == e.ID() {
-			return true
+// cutSmall sets smallPieces while a run lasts.
+func (a *algorithms) cutSmall() error {
+	path := filepath.Join(stateDir, pieces)
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		before, err := os.ReadFile(smallPieces)
+		if err != nil {
+			return err
+		}
+		if err := result.WriteFile(path, before); err != nil {
+			return err
 		}
 	}
-	return false
+	file, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	a.held[pieces] = file
+	if err := unix.Flock(int(file.Fd()), unix.LOCK_SH); err != nil {
+		return fmt.Errorf("lock %s: %w", path, err)
+	}
+	return os.WriteFile(smallPieces, []byte("1"), 0)
+}
+
+// giveBackPieces gives smallPieces its value back when no run is left that set it.
+func giveBackPieces() error {
+	return ifUnused(filepath.Join(stateDir, pieces), func(file *os.File) error {
+		before, err := io.ReadAll(file)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(smallPieces, before, 0)
+	})
 }
 
 func statePath(e catalog.Entry) string {
@@ -129,15 +167,25 @@ func lockState() (unlock func(), err error) {
 	return func() { file.Close() }, nil
 }
 
-// sweepAlgorithms unloads what runs have loaded and none uses any more.
+// sweepAlgorithms unloads what runs have loaded and none uses any more, and gives back what they set.
 func sweepAlgorithms() error {
+	if err := giveBackPieces(); err != nil {
+		return err
+	}
 	used := false
 	for _, e := range catalog.Entries {
-		unused, err := unloadUnused(e)
+		err := ifUnused(statePath(e), func(*os.File) error {
+			if _, err := loader.Unload(e); err != nil && !errors.Is(err, loader.ErrNotLoaded) {
+				return err
+			}
+			return nil
+		})
 		if err != nil {
 			return err
 		}
-		used = used || !unused
+		if _, err := os.Stat(statePath(e)); err == nil {
+			used = true
+		}
 	}
 	mark := filepath.Join(stateDir, fresh)
 	if _, err := os.Stat(mark); used || err != nil {
@@ -155,24 +203,24 @@ func sweepAlgorithms() error {
 	return os.Remove(mark)
 }
 
-// unloadUnused unloads an algorithm that a run has loaded, if it is not in use.
-func unloadUnused(e catalog.Entry) (unused bool, err error) {
-	file, err := os.OpenFile(statePath(e), os.O_RDWR, 0)
+// ifUnused does what ends the use of a state file, and removes it, if no run holds it.
+func ifUnused(path string, end func(*os.File) error) error {
+	file, err := os.OpenFile(path, os.O_RDWR, 0)
 	if errors.Is(err, fs.ErrNotExist) {
-		return true, nil
+		return nil
 	}
 	if err != nil {
-		return false, err
+		return err
 	}
 	defer file.Close()
 	switch err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); {
 	case errors.Is(err, unix.EWOULDBLOCK):
-		return false, nil
+		return nil
 	case err != nil:
-		return false, fmt.Errorf("lock %s: %w", file.Name(), err)
+		return fmt.Errorf("lock %s: %w", path, err)
 	}
-	if _, err := loader.Unload(e); err != nil && !errors.Is(err, loader.ErrNotLoaded) {
-		return false, err
+	if err := end(file); err != nil {
+		return err
 	}
-	return true, os.Remove(file.Name())
+	return os.Remove(path)
 }
