@@ -180,6 +180,8 @@ func (r *runner) runInVM(ctx context.Context, c *cobra.Command) error {
 	})
 	done()
 	switch {
+	case ctx.Err() != nil:
+		return errors.New("interrupted: the virtual machine is stopped")
 	case err != nil:
 		return err
 	case ended.Status == exitUnsupported:
