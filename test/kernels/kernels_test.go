@@ -58,6 +58,7 @@ func TestE2E(t *testing.T) {
 // TestOwnTime runs those of test/e2e that a busy host would spoil, in a VM that goes by its own time:
 // -run 'TestOwnTime/TestOwnTimeRun'.
 func TestOwnTime(t *testing.T) {
+	t.Parallel() // with TestModuleInstall, after all others: a third VM would disturb those
 	files, tests := guest(t)
 	testKernel(t, vm.Spec{Kernel: vm.Labels()[0], Files: files, OwnTime: true}, tests, innerPattern(1))
 }

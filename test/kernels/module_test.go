@@ -17,6 +17,7 @@ import (
 // A user with the kernel's headers and its compiler installs the module: what mpcc sched says and does on
 // the way, with DKMS on one kernel and without on the other, and that nothing stays when it is removed.
 func TestModuleInstall(t *testing.T) {
+	t.Parallel() // with TestOwnTime
 	files, remove, err := ProjectFiles(t.Context())
 	if err != nil {
 		t.Fatal(err)
