@@ -53,7 +53,8 @@ type RunInfo struct {
 	Started  time.Time `json:"started"`
 	Seed     uint64    `json:"seed"`
 	Quick    bool      `json:"quick"`
-	Repeats  int       `json:"repeats"` // at the point with the fewest
+	Repeats  int       `json:"repeats"`      // at the point with the fewest
+	Most     int       `json:"most_repeats"` // at that with the most
 	Measured float64   `json:"measured_seconds"`
 	Links    Links     `json:"links"`
 	Warnings []string  `json:"warnings"`
@@ -286,7 +287,8 @@ func (s *source) info() RunInfo {
 		}
 	}
 	if len(repeats) > 0 {
-		info.Repeats = slices.Min(slices.Collect(maps.Values(repeats)))
+		counts := slices.Collect(maps.Values(repeats))
+		info.Repeats, info.Most = slices.Min(counts), slices.Max(counts)
 	}
 	return info
 }

@@ -200,6 +200,23 @@ func TestJoin(t *testing.T) {
 	}
 }
 
+// A piece that has further repeats of some points only.
+func TestJoinCountsRepeats(t *testing.T) {
+	further := scenarioC()
+	further.ccs, further.seed = []string{"lia"}, 100
+	r, err := Join(folders(t, scenarioC(), further)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &r.Experiments[0]
+	if n := e.row(t, "goodput", "multi", result.Point{"cc": "lia", "n1": "10"}).Ours[0].N; n != 6 {
+		t.Errorf("%d repeats of lia, want 6", n)
+	}
+	if table := e.RunTable(); table.Rows[0][slices.Index(table.Head, "repeats")] != "3 to 6" {
+		t.Errorf("runs %q", table.Rows)
+	}
+}
+
 func TestJoinRefuses(t *testing.T) {
 	other, again := scenarioC(), scenarioC()
 	other.kernel, other.seed = "7.2", 100

@@ -172,10 +172,17 @@ func (e *Experiment) RunTable() Table {
 		}
 		t.Rows = append(t.Rows, []string{
 			name, r.Tool, r.Kernel, cmp.Or(r.Machine, "-"), r.Started.UTC().Format(time.DateTime) + " UTC", strconv.FormatUint(r.Seed, 10),
-			strconv.Itoa(r.Repeats), number(r.Measured) + " s", r.Links.String(),
+			r.repeats(), number(r.Measured) + " s", r.Links.String(),
 		})
 	}
 	return t
+}
+
+func (r RunInfo) repeats() string {
+	if r.Most > r.Repeats {
+		return fmt.Sprintf("%d to %d", r.Repeats, r.Most)
+	}
+	return strconv.Itoa(r.Repeats)
 }
 
 func (l Links) String() string {

@@ -44,7 +44,8 @@ func write(out string) error {
 
 Published experiments, repeated with ` + "`mpcc run`" + ` ([scenarios](scenarios.md)). Figures are means over repeats ± half of
 the 95 % confidence interval (Student's t). A claim is reproduced when the whole interval meets its
-condition, not reproduced when none of it does, and else undecided.
+condition, not reproduced when none of it does, and else undecided. Goodput is payload: a link filled with frames
+of 1500 bytes carries 0.956 of its rate. Energy is modelled from the bytes that each interface moved.
 
 | experiment | what it shows | reproduced | not reproduced | undecided |
 |---|---|---:|---:|---:|
