@@ -9,20 +9,20 @@ import (
 	"time"
 
 	"github.com/mpcc/mpcc/loader"
-	"github.com/mpcc/mpcc/pkg/netlab"
 	"github.com/mpcc/mpcc/pkg/scenario"
 	"github.com/mpcc/mpcc/pkg/scenario/result"
 	"github.com/mpcc/mpcc/pkg/telemetry"
 )
 
 // mapped is a user whose sockets another program has: what they do is in the
-// maps of the algorithms, by the host's namespace, so that such a user has his
-// host for himself.
+// maps of the algorithms and in the counters of the host's interfaces, so that
+// such a user has his host for himself.
 type mapped struct {
-	netns, cc string
-	now, from []telemetry.Total // by interface, now and when the measured phase began
-	live      []telemetry.Subflow
-	rows      map[netip.Addr]*mappedRow // by the user's address
+	netns string
+	live  []telemetry.Subflow
+	rows  map[netip.Addr]*mappedRow // by the user's address
+	ports []*port
+	read  time.Time // when the ports' counters were
 }
 
 // mappedRow sums up samples of the measured phase.
@@ -33,49 +33,57 @@ type mappedRow struct {
 	last       map[uint64]uint64
 }
 
-func newMapped(h *netlab.Host, class *scenario.User) (*mapped, error) {
+// port is an interface of the user's, and what came over it in his direction.
+type port struct {
+	meter
+	address
+	last uint64
+}
+
+func newMapped(n *network, host scenario.Name, class *scenario.User) (*mapped, error) {
 	if class.Count > 1 {
 		return nil, errors.New(class.Kind + " users have a host for themselves: give the class count 1, and its host a count")
 	}
-	return &mapped{netns: h.Namespace(), cc: ccName(class), rows: map[netip.Addr]*mappedRow{}}, nil
+	p := &mapped{netns: n.hosts[host].Namespace(), rows: map[netip.Addr]*mappedRow{}}
+	for _, at := range n.interfaces[host] {
+		p.ports = append(p.ports, &port{meter: meter{profile: at.profile}, address: at})
+	}
+	return p, nil
 }
 
-// readMaps reads the maps for those users who need them.
+// readMaps reads maps and counters for those users who need them.
 func (m *measurement) readMaps() error {
 	if !slices.ContainsFunc(m.users, func(u *user) bool { return u.maps != nil }) {
 		return nil
 	}
+	var snap telemetry.Snapshot
 	source, err := telemetry.Open()
-	if errors.Is(err, loader.ErrNotLoaded) {
-		return nil // they run the kernel's own congestion control
-	}
-	if err != nil {
-		return err
-	}
-	defer source.Close()
-	snap, err := source.Read()
-	if err != nil {
+	switch {
+	case err == nil:
+		defer source.Close()
+		if snap, err = source.Read(); err != nil {
+			return err
+		}
+	case !errors.Is(err, loader.ErrNotLoaded): // else they run the kernel's own congestion control
 		return err
 	}
 	for _, u := range m.users {
 		if u.maps != nil {
-			u.maps.see(u, &snap)
+			if err := u.maps.see(u, &snap); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
 }
 
-// see takes what is the user's from a snapshot. A subflow is in it twice, as
-// each of its ends has it: the sender knows the window, the user the interface.
-func (p *mapped) see(u *user, snap *telemetry.Snapshot) {
+// see takes what is the user's from a snapshot, and from the counters. A subflow
+// is in the snapshot twice, as each of its ends has it: the sender knows the
+// window, the user the interface.
+func (p *mapped) see(u *user, snap *telemetry.Snapshot) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	p.now, p.live = nil, nil
-	for _, t := range snap.Totals {
-		if t.NetnsName == p.netns && t.CC == p.cc {
-			p.now = append(p.now, t)
-		}
-	}
+	p.live = nil
 	for _, f := range snap.Subflows {
 		own := f.Local.Addr()
 		if !u.up() {
@@ -85,9 +93,26 @@ func (p *mapped) see(u *user, snap *telemetry.Snapshot) {
 			p.live = append(p.live, f)
 		}
 	}
+	now := time.Now()
+	since := now.Sub(p.read)
+	p.read = now
+	for _, at := range p.ports {
+		way := at.away
+		if !u.up() {
+			way = 1 - way
+		}
+		bytes, err := at.link.Received(way)
+		if err != nil {
+			return err
+		}
+		if u.mark.set && bytes > at.last {
+			at.bytes += bytes - at.last
+			at.active += since
+		}
+		at.last = bytes
+	}
+	return nil
 }
-
-func (p *mapped) begin() { p.from = p.now }
 
 // sample writes the state of the user's subflows.
 func (p *mapped) sample(u *user, at time.Duration, write func(result.Sample) error) error {
@@ -124,21 +149,13 @@ func (p *mapped) sample(u *user, at time.Duration, write func(result.Sample) err
 // result is what the user's interfaces did in the measured phase.
 func (p *mapped) result(u *user) (subflows []result.Subflow, spent *result.Energy) {
 	joules, priced := 0.0, false
-	for _, t := range p.now {
-		var before telemetry.Total
-		if i := slices.IndexFunc(p.from, func(o telemetry.Total) bool { return o.Ifindex == t.Ifindex }); i >= 0 {
-			before = p.from[i]
+	for _, at := range p.ports {
+		if at.profile != nil {
+			priced = true
+			joules += at.joules(u.up())
 		}
-		joules += t.Energy - before.Energy
-		row := result.Subflow{ID: len(subflows) + 1, Interface: t.Interface, Bytes: t.BytesAcked - before.BytesAcked}
-		if !u.up() {
-			row.Bytes = t.BytesReceived - before.BytesReceived
-		}
-		for addr, on := range u.interfaces {
-			if on.name != t.Interface {
-				continue
-			}
-			priced = priced || on.profile != nil
+		row := result.Subflow{ID: len(subflows) + 1, Interface: at.name, Bytes: at.bytes}
+		for _, addr := range at.addrs {
 			if r := p.rows[addr]; r != nil && r.samples > 0 {
 				row.Cwnd, row.SRTT = r.cwnd/float64(r.samples), r.srtt/float64(r.samples)
 				row.Retrans += r.retrans

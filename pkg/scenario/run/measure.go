@@ -186,7 +186,7 @@ func (m *measurement) prepareUsers() (err error) {
 				}
 			}
 			if foreign(class.User) {
-				if u.maps, err = newMapped(m.net.hosts[member.From], class.User); err != nil {
+				if u.maps, err = newMapped(&m.net, member.From, class.User); err != nil {
 					return err
 				}
 			}

@@ -31,6 +31,7 @@ type network struct {
 type address struct {
 	iface
 	link  *netlab.Link
+	away  netlab.Dir // the link's direction from the host
 	addrs []netip.Addr
 }
 
@@ -167,7 +168,7 @@ func (n *network) link(l *scenario.Link) error {
 	}
 	for i, name := range l.Between {
 		h := n.hosts[name]
-		at := address{iface: iface{name: l.Interface}, link: k, addrs: []netip.Addr{k.Addr(h)}}
+		at := address{iface: iface{name: l.Interface}, link: k, away: netlab.Dir(i), addrs: []netip.Addr{k.Addr(h)}}
 		if l.Energy != "" {
 			p, err := energy.Find(energy.Builtin(), l.Energy)
 			if err != nil {

@@ -267,9 +267,6 @@ func (u *user) begin() {
 	if u.flow != nil {
 		u.mark.count = u.flow.Count()
 	}
-	if u.maps != nil {
-		u.maps.begin()
-	}
 	for _, s := range u.order {
 		s.mark = s.sum
 	}
