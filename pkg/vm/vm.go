@@ -8,8 +8,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"crypto/rand"
-	_ "embed"
 	"errors"
 	"fmt"
 	"io"
@@ -76,9 +74,6 @@ const (
 	// a hundred boots the kernel dies of it in its first seconds.
 	maxBoots = 3
 )
-
-//go:embed init.sh
-var initScript string
 
 // Run boots the kernel, runs the command and brings its results back. The
 // error is about the VM: it died, ctx ended, or the kernel warned of a bug in
@@ -160,91 +155,6 @@ type machine struct {
 }
 
 func (m machine) console() string { return filepath.Join(m.dir, "console.log") }
-
-// stage puts kernel and initial file system together; layers are archives that go on top of those of the
-// cache. Call it with the cache locked.
-func (c cache) stage(ctx context.Context, k kernel, spec Spec, layers ...string) (m machine, remove func(), err error) {
-	kdir, err := c.kernel(ctx, k, false)
-	if err != nil {
-		return m, nil, err
-	}
-	var root string
-	if spec.Build {
-		root, err = c.buildRoot(ctx, k, kdir)
-	} else {
-		root, err = c.rootfs(ctx, false)
-	}
-	if err != nil {
-		return m, nil, err
-	}
-	dir, remove, err := c.scratch()
-	if err != nil {
-		return m, nil, err
-	}
-	defer func() {
-		if err != nil {
-			remove()
-		}
-	}()
-	m = machine{dir: dir, mark: rand.Text(), spec: spec}
-	if err := os.Link(filepath.Join(kdir, "vmlinuz"), filepath.Join(dir, "vmlinuz")); err != nil {
-		return m, nil, err
-	}
-	initrd, err := os.Create(filepath.Join(dir, "initrd"))
-	if err != nil {
-		return m, nil, err
-	}
-	defer initrd.Close()
-	for _, layer := range append([]string{filepath.Join(root, "root.cpio"), filepath.Join(kdir, "modules.cpio")}, layers...) {
-		f, err := os.Open(layer)
-		if err != nil {
-			return m, nil, err
-		}
-		_, err = io.Copy(initrd, f)
-		f.Close()
-		if err != nil {
-			return m, nil, err
-		}
-	}
-	w := bufio.NewWriterSize(initrd, 1<<20)
-	archive := newCpioWriter(w)
-	for guest, host := range spec.Files {
-		if err := archive.host(strings.TrimPrefix(guest, "/"), host); err != nil {
-			return m, nil, fmt.Errorf("%s for the VM: %w", guest, err)
-		}
-	}
-	script := runScript(k.label, spec)
-	return m, remove, errors.Join(
-		archive.file("init", 0o755, int64(len(initScript)), strings.NewReader(initScript)),
-		archive.file("run-me", 0o644, int64(len(script)), strings.NewReader(script)),
-		archive.close(), w.Flush(), initrd.Close())
-}
-
-// runScript is the shell script that becomes the command.
-func runScript(label string, spec Spec) string {
-	var b strings.Builder
-	env := map[string]string{"MPCC_KERNEL": label}
-	for name, value := range spec.Env {
-		env[name] = value
-	}
-	for name, value := range env {
-		fmt.Fprintf(&b, "export %s=%s\n", name, quote(value))
-	}
-	b.WriteString("unset MPCC_MARK\nexec")
-	if spec.Interactive {
-		b.WriteString(" setsid --ctty --wait")
-	}
-	for _, arg := range spec.Cmd {
-		b.WriteString(" " + quote(arg))
-	}
-	if spec.Interactive {
-		b.WriteString(" </dev/ttyS0 >/dev/ttyS0 2>&1")
-	}
-	return b.String() + "\n"
-}
-
-// quote makes one word of the shell of any text.
-func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
 // qemuArgs is the command line of QEMU. The command's output comes through
 // file descriptor 3, its status and results through 4.
