@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -138,6 +139,42 @@ type phaseCount struct {
 	queues []netlab.QueueStats
 	late   map[scenario.Name]uint64 // packets in MPTCP's out-of-order queue, by receiving host
 	zones  []energy.Zone
+	cpus   cpuTime
+}
+
+// cpuTime is what the machine's processors have had, in the kernel's ticks.
+type cpuTime struct{ idle, all uint64 }
+
+func readCPUTime() (c cpuTime, err error) {
+	text, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return c, err
+	}
+	first, _, _ := strings.Cut(string(text), "\n")
+	for i, word := range strings.Fields(first)[1:] {
+		ticks, err := strconv.ParseUint(word, 10, 64)
+		if err != nil {
+			return c, fmt.Errorf("/proc/stat: %w", err)
+		}
+		if i == 3 || i == 4 { // idle, and waiting for a disk
+			c.idle += ticks
+		}
+		c.all += ticks
+	}
+	return c, nil
+}
+
+// mostBusy is the share of the processors' time from which on a run may be
+// slower than its links.
+const mostBusy = 0.97
+
+// busy warns where the processors had hardly any time to spare.
+func (n *network) busy(from, to cpuTime) {
+	if all := to.all - from.all; all > 0 {
+		if busy := 1 - float64(to.idle-from.idle)/float64(all); busy > mostBusy {
+			n.warn("the processors were busy all the time: figures may be the machine's limits instead of the network's")
+		}
+	}
 }
 
 func (m *measurement) count(rapl *energy.RAPL) (c phaseCount, err error) {
@@ -156,6 +193,9 @@ func (m *measurement) count(rapl *energy.RAPL) (c phaseCount, err error) {
 		if c.late[name], err = outOfOrder(m.net.hosts[name]); err != nil {
 			return c, err
 		}
+	}
+	if c.cpus, err = readCPUTime(); err != nil {
+		return c, err
 	}
 	c.zones, err = rapl.Read()
 	return c, err
@@ -300,6 +340,7 @@ func (m *measurement) measure(ctx context.Context, ended <-chan struct{}) error 
 		return err
 	}
 	m.result.Measured = last.at.Sub(first.at).Seconds()
+	m.net.busy(first.cpus, last.cpus)
 	for i := range m.result.Links {
 		a, b := first.queues[i], last.queues[i]
 		m.result.Links[i].Queue = result.Queue{
