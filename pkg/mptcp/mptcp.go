@@ -157,6 +157,22 @@ func control(o Options) func(string, string, syscall.RawConn) error {
 	}
 }
 
+// Available has the kernel load a congestion control that it has as a module,
+// and fails where there is none. Sockets that want one at the same time do not
+// wait for each other's loading.
+func Available(cc string) error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	err = unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, cc)
+	if errors.Is(err, unix.ENOENT) {
+		return unavailable(cc)
+	}
+	return err
+}
+
 func unavailable(cc string) error {
 	return fmt.Errorf("congestion control %q is not available: load it first (net.ipv4.tcp_available_congestion_control lists what is)", cc)
 }

@@ -322,12 +322,21 @@ var dialing = make(chan struct{}, 256)
 func (f *Flow) dial(ctx context.Context, bytes uint64) (conn *net.TCPConn, err error) {
 	dialing <- struct{}{}
 	defer func() { <-dialing }()
+	o := f.config.options()
+	if o.TCP {
+		o.CC = "" // until there is a connection: ECN that a SYN of DCTCP asks for is granted by its like only
+	}
 	err = f.config.Client.Do(func() (err error) {
-		conn, err = mptcp.DialOptions(ctx, netip.AddrPortFrom(f.config.Addr, f.server.ln.Addr().Port()), f.config.options())
+		conn, err = mptcp.DialOptions(ctx, netip.AddrPortFrom(f.config.Addr, f.server.ln.Addr().Port()), o)
 		return err
 	})
 	if err != nil {
 		return nil, err
+	}
+	if o.TCP {
+		if err := mptcp.Apply(conn, mptcp.Options{CC: f.config.CC}); err != nil {
+			return nil, errors.Join(err, conn.Close())
+		}
 	}
 	if err := binary.Write(conn, binary.BigEndian, struct{ Flow, Bytes uint64 }{f.id, bytes}); err != nil {
 		return nil, errors.Join(err, conn.Close())

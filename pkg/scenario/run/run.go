@@ -15,10 +15,12 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"github.com/mpcc/mpcc/loader"
 	"github.com/mpcc/mpcc/pkg/catalog"
+	"github.com/mpcc/mpcc/pkg/mptcp"
 	"github.com/mpcc/mpcc/pkg/netlab"
 	"github.com/mpcc/mpcc/pkg/scenario"
 	"github.com/mpcc/mpcc/pkg/scenario/result"
@@ -142,12 +144,18 @@ func (p *progress) say(doing string) {
 }
 
 // load loads the algorithms of all runs; what is not in the catalog must be the
-// kernel's own, which shows when a user wants it.
+// kernel's own.
 func load(runs []scenario.Run) (*algorithms, error) {
 	var entries []catalog.Entry
 	for _, one := range runs {
 		for _, u := range one.Scenario.Users {
-			for _, id := range []string{"cc/" + u.CC, "sched/" + u.Scheduler} {
+			cc := ccName(&u)
+			if _, err := catalog.Find("cc/" + cc); err != nil && cc != "" {
+				if err := mptcp.Available(cc); err != nil {
+					return nil, fmt.Errorf("%s, user %s: %w", one.Scenario.Name, u.Name, err)
+				}
+			}
+			for _, id := range []string{"cc/" + cc, "sched/" + strings.TrimPrefix(u.Scheduler, "sched/")} {
 				e, err := catalog.Find(id)
 				if err != nil {
 					continue

@@ -38,6 +38,11 @@ func (m *measurement) prepareUsers() (err error) {
 					return err
 				}
 			}
+			if class.CC == "dctcp" { // it needs marks, which the client must ask for
+				if err := m.net.hosts[member.From].Sysctl("net.ipv4.tcp_ecn", "1"); err != nil {
+					return err
+				}
+			}
 			if foreign(class.User) {
 				for _, name := range []scenario.Name{member.From, member.To} {
 					if other, ok := alone[name]; ok && other != class.User {
@@ -99,11 +104,6 @@ func ccName(class *scenario.User) string { return strings.TrimPrefix(class.CC, s
 // prepareHost sets what a sending host's sockets take from their namespace.
 func (n *network) prepareHost(name scenario.Name, class *scenario.User) error {
 	h := n.hosts[name]
-	if class.CC == "dctcp" {
-		if err := h.Sysctl("net.ipv4.tcp_ecn", "1"); err != nil {
-			return err
-		}
-	}
 	if class.Scheduler == "default" {
 		return nil
 	}
