@@ -148,25 +148,24 @@ func control(o Options) func(string, string, syscall.RawConn) error {
 			if o.CC == "" {
 				return nil
 			}
-			err := unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, o.CC)
-			if errors.Is(err, unix.ENOENT) {
-				return unavailable(o.CC)
-			}
-			return err
+			return setCC(fd, o.CC)
 		})
 	}
 }
 
 // Available has the kernel load a congestion control that it has as a module,
-// and fails where there is none. Sockets that want one at the same time do not
-// wait for each other's loading.
+// and fails where there is none.
 func Available(cc string) error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return err
 	}
 	defer unix.Close(fd)
-	err = unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, cc)
+	return setCC(fd, cc)
+}
+
+func setCC(fd int, cc string) error {
+	err := unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, cc)
 	if errors.Is(err, unix.ENOENT) {
 		return unavailable(cc)
 	}

@@ -102,13 +102,8 @@ func (c cache) kernel(ctx context.Context, k kernel, refresh bool) (string, erro
 			return err
 		}
 		tree := filepath.Join(dir, "tree")
-		for _, deb := range debs {
-			if _, err := output(command(ctx, "dpkg-deb", "-x", deb, tree)); err != nil {
-				return err
-			}
-			if err := os.Remove(deb); err != nil {
-				return err
-			}
+		if err := unpackDebs(ctx, debs, tree); err != nil {
+			return err
 		}
 		if err := packKernel(ctx, tree, dir); err != nil {
 			return err
@@ -339,6 +334,19 @@ func (c cache) download(ctx context.Context, suite, dir string, choose func(show
 		return nil, err
 	}
 	return filepath.Glob(filepath.Join(dir, "*.deb"))
+}
+
+// unpackDebs unpacks packages into a folder, and removes them.
+func unpackDebs(ctx context.Context, debs []string, tree string) error {
+	for _, deb := range debs {
+		if _, err := output(command(ctx, "dpkg-deb", "-x", deb, tree)); err != nil {
+			return err
+		}
+		if err := os.Remove(deb); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 const keyring = "/usr/share/keyrings/debian-archive-keyring.gpg"

@@ -113,13 +113,8 @@ func Prometheus(ctx context.Context) (map[string]string, error) {
 			return err
 		}
 		tree := filepath.Join(dir, "tree")
-		for _, deb := range debs {
-			if _, err := output(command(ctx, "dpkg-deb", "-x", deb, tree)); err != nil {
-				return err
-			}
-			if err := os.Remove(deb); err != nil {
-				return err
-			}
+		if err := unpackDebs(ctx, debs, tree); err != nil {
+			return err
 		}
 		for _, program := range prometheusPrograms {
 			if err := os.Rename(filepath.Join(tree, "usr/bin", program), filepath.Join(dir, program)); err != nil {

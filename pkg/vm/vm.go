@@ -104,11 +104,9 @@ func Run(ctx context.Context, spec Spec) (Result, error) {
 		}
 		layers = []string{filepath.Join(module, "module.cpio")}
 	}
-	spec.Env = maps.Clone(spec.Env)
-	if spec.Env == nil {
-		spec.Env = map[string]string{}
-	}
-	spec.Env[MachineVariable] = spec.machine(accel)
+	env := map[string]string{MachineVariable: spec.machine(accel)}
+	maps.Copy(env, spec.Env)
+	spec.Env = env
 	m, remove, err := c.stage(ctx, k, spec, layers...)
 	if err != nil {
 		return Result{}, err
