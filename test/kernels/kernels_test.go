@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -28,10 +29,6 @@ var kernelFlag = flag.String("kernel", strings.Join(vm.Labels(), ","), "labels o
 // less, so that one that hangs ends with Go's dump of its goroutines.
 const perKernel = 40 * time.Minute
 
-// apart is how much later the second kernel starts than the first. An emulated machine keeps one CPU busy, so
-// two run side by side; but what measures on the one shall not meet the same on the other.
-const apart = 5 * time.Minute
-
 // expectedSkips lists, by kernel, the tests of test/e2e that skip there.
 var expectedSkips = map[string][]string{}
 
@@ -43,24 +40,47 @@ func TestE2E(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	maps.Copy(files, prometheus)
-	for i, label := range strings.Split(*kernelFlag, ",") {
-		t.Run(label, func(t *testing.T) {
-			t.Parallel()
-			if i == 1 {
-				time.Sleep(apart)
+	measured := maps.Clone(files)
+	maps.Copy(measured, prometheus)
+	type job struct {
+		name string
+		run  func(*testing.T)
+	}
+	var jobs, installs []job
+	for label := range strings.SplitSeq(*kernelFlag, ",") {
+		jobs = append(jobs, job{label, func(t *testing.T) {
+			testKernel(t, vm.Spec{Kernel: label, Files: measured}, tests)
+		}})
+		if label == vm.Labels()[0] {
+			// The second core's first job does not mind what the others do; and thanks to it two kernels,
+			// which do mind, are not at the same test at the same time.
+			jobs = append(jobs, job{"own-time", func(t *testing.T) {
+				testKernel(t, vm.Spec{Kernel: label, Files: files, OwnTime: true}, tests)
+			}})
+		}
+		if !vm.TooOld(label) {
+			name := "install"
+			if withDKMS(label) {
+				name = "install-with-dkms"
 			}
-			testKernel(t, vm.Spec{Kernel: label, Files: files}, tests, innerPattern(2))
+			installs = append(installs, job{name, func(t *testing.T) { testInstall(t, label, files) }})
+		}
+	}
+	// As an emulated machine keeps one CPU busy, two run at a time. (t.Parallel would choose the order itself.)
+	var lanes sync.WaitGroup
+	next := make(chan job)
+	for range 2 {
+		lanes.Go(func() {
+			for job := range next {
+				t.Run(job.name, job.run)
+			}
 		})
 	}
-}
-
-// TestOwnTime runs those of test/e2e that a busy host would spoil, in a VM that goes by its own time:
-// -run 'TestOwnTime/TestOwnTimeRun'.
-func TestOwnTime(t *testing.T) {
-	t.Parallel() // with TestModuleInstall, after all others: a third VM would disturb those
-	files, tests := guest(t)
-	testKernel(t, vm.Spec{Kernel: vm.Labels()[0], Files: files, OwnTime: true}, tests, innerPattern(1))
+	for _, job := range append(jobs, installs...) {
+		next <- job
+	}
+	close(next)
+	lanes.Wait()
 }
 
 // guest is what the VMs get, and the names of the tests in there.
@@ -103,8 +123,8 @@ func isFor(test string, spec vm.Spec) bool {
 // rates, and an emulated machine that loses its host's cores for a second measures that second.
 const secondChances = 4
 
-func testKernel(t *testing.T, spec vm.Spec, tests []string, inner string) {
-	label := spec.Kernel
+func testKernel(t *testing.T, spec vm.Spec, tests []string) {
+	label, inner := spec.Kernel, innerPattern()
 	if !slices.Contains(vm.Labels(), label) {
 		t.Fatalf("-kernel %s: choose from %s", label, strings.Join(vm.Labels(), ", "))
 	}
@@ -230,13 +250,13 @@ func replay(t *testing.T, label string, test *Test, name string, skipped map[str
 	})
 }
 
-// innerPattern is what -run leaves for the tests inside, below so many of our own.
-func innerPattern(below int) string {
-	parts := strings.SplitN(flag.Lookup("test.run").Value.String(), "/", below+1)
-	if len(parts) <= below {
+// innerPattern is what -run leaves for the tests inside, below TestE2E/LABEL.
+func innerPattern() string {
+	parts := strings.SplitN(flag.Lookup("test.run").Value.String(), "/", 3)
+	if len(parts) < 3 {
 		return ""
 	}
-	return parts[below]
+	return parts[2]
 }
 
 // The channel must carry any output, status, environment and results unharmed.

@@ -14,59 +14,47 @@ import (
 	"github.com/mpcc/mpcc/pkg/vm"
 )
 
-// A user with the kernel's headers and its compiler installs the module: what mpcc sched says and does on
-// the way, with DKMS on one kernel and without on the other, and that nothing stays when it is removed.
-func TestModuleInstall(t *testing.T) {
-	t.Parallel() // with TestOwnTime
-	files, remove, err := ProjectFiles(t.Context())
+func withDKMS(label string) bool { return label == vm.Labels()[0] }
+
+// testInstall has a user with the kernel's headers and its compiler install the module: what mpcc sched says and
+// does on the way, with DKMS on one kernel and without on the other, and that nothing stays when it is removed.
+func testInstall(t *testing.T, label string, files map[string]string) {
+	dkms, by := "", ""
+	if withDKMS(label) {
+		dkms, by = "yes", " with DKMS"
+	}
+	var out strings.Builder
+	result, err := vm.Run(t.Context(), vm.Spec{
+		Kernel: label, Build: true, Files: files, Stdout: &out,
+		Env: map[string]string{"DKMS": dkms},
+		Cmd: []string{"sh", "-ec", installModule},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(remove)
-	for _, label := range strings.Split(*kernelFlag, ",") {
-		if vm.TooOld(label) {
-			continue
-		}
-		dkms, by := "", ""
-		if label == "6.12" {
-			dkms, by = "yes", " with DKMS"
-		}
-		t.Run(label, func(t *testing.T) {
-			t.Parallel()
-			var out strings.Builder
-			result, err := vm.Run(t.Context(), vm.Spec{
-				Kernel: label, Build: true, Files: files, Stdout: &out,
-				Env: map[string]string{"DKMS": dkms},
-				Cmd: []string{"sh", "-ec", installModule},
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			r := result.Release
-			compiler := regexp.MustCompile(`no (x86_64-linux-gnu-(gcc-\d+)) `).FindStringSubmatch(out.String())
-			if compiler == nil {
-				t.Fatalf("no word of the compiler:\n%s", out.String())
-			}
-			want := []string{
-				"mpcc: cannot build the module for Linux " + r + ": there is no " + compiler[1] + " (this kernel's compiler)," +
-					" no pahole (it makes the module's BTF); on Debian: apt install " + compiler[2] + " dwarves",
-				"exit code 1",
-				"building mpcc_sched for Linux " + r + by, // and is killed
-				"building mpcc_sched for Linux " + r + by,
-				"mpcc_sched: installed and loaded",
-				"Linux " + r + ": mpcc_sched is loaded, users: 0",
-				"mpcc_sched: already installed and loaded",
-				"mpcc_sched: removed",
-				"Linux " + r + ": mpcc_sched is not installed: mpcc sched install",
-				"mpcc: mpcc_sched: not loaded",
-				"exit code 3",
-			}
-			if diff := cmp.Diff(want, strings.Split(strings.TrimSpace(out.String()), "\n")); diff != "" || result.Status != 0 {
-				t.Errorf("status %d, output (-want +got):\n%s", result.Status, diff)
-			}
-			t.Logf("took %.0f s", result.Total.Seconds())
-		})
+	r := result.Release
+	compiler := regexp.MustCompile(`no (x86_64-linux-gnu-(gcc-\d+)) `).FindStringSubmatch(out.String())
+	if compiler == nil {
+		t.Fatalf("no word of the compiler:\n%s", out.String())
 	}
+	want := []string{
+		"mpcc: cannot build the module for Linux " + r + ": there is no " + compiler[1] + " (this kernel's compiler)," +
+			" no pahole (it makes the module's BTF); on Debian: apt install " + compiler[2] + " dwarves",
+		"exit code 1",
+		"building mpcc_sched for Linux " + r + by, // and is killed
+		"building mpcc_sched for Linux " + r + by,
+		"mpcc_sched: installed and loaded",
+		"Linux " + r + ": mpcc_sched is loaded, users: 0",
+		"mpcc_sched: already installed and loaded",
+		"mpcc_sched: removed",
+		"Linux " + r + ": mpcc_sched is not installed: mpcc sched install",
+		"mpcc: mpcc_sched: not loaded",
+		"exit code 3",
+	}
+	if diff := cmp.Diff(want, strings.Split(strings.TrimSpace(out.String()), "\n")); diff != "" || result.Status != 0 {
+		t.Errorf("status %d, output (-want +got):\n%s", result.Status, diff)
+	}
+	t.Logf("took %.0f s", result.Total.Seconds())
 }
 
 // installModule prints nothing but what mpcc prints, and what is found where nothing should be.
