@@ -123,6 +123,10 @@ func (d *decoder) link(s *Scenario, l *Link) {
 		d.shape(l.Back)
 	}
 	d.energy(&l.Energy)
+	d.energy(&l.Price)
+	if l.Energy != "" && l.Price != "" {
+		d.at(&l.Price, "link %s has energy and price: its sender can spare one end's energy, not both", l.Name)
+	}
 	if len(l.Between) != 2 || l.Between[0] == l.Between[1] {
 		d.at(&l.Between, "link %s: between takes two different hosts or routers", l.Name)
 		return

@@ -131,6 +131,8 @@ func TestBad(t *testing.T) {
 		{"end: 20", "end: 2000", ":", "the rise from max to end is flatter than the one before"},
 		{"{min: 5", "{per: 100 Mbit/s, min: 5", ":", "min is 0.5 packets at 10 Mbit/s: RED needs at least 1"},
 		{"energy: wlan", "energy: wifi", ":", "no energy profile wifi: there are wlan, 3g,"},
+		{"energy: wlan", "price: wifi", ":", "no energy profile wifi: there are wlan, 3g,"},
+		{"energy: wlan", "energy: wlan, price: 3g", "18:63", "link lan has energy and price: its sender can spare one end's energy, not both"},
 		{"{link: umts}", "{link: each}", ":", "user has no link each: it has wlan, umts"},
 		{"{link: umts}", "{link: umts, addresses: 8}", ":", "9 addresses: the kernel takes 8 endpoints"},
 		{"routers: [core]", "routers: [core]\ngenerate: [{name: dc}]", "15:19", "dc is of 0 kinds: give one of fat_tree, vl2, bcube"},

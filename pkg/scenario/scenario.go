@@ -175,8 +175,11 @@ type Link struct {
 	Shape `yaml:",inline"`
 	// The direction from the second to the first, in full.
 	Back *Shape `yaml:"back,omitempty"`
-	// Profile of what the interface draws, of those that mpcc energy profile list shows.
+	// Profile of what the interface draws, of those that mpcc energy show lists.
 	Energy string `yaml:"energy,omitempty"`
+	// Profile of the interface at the far end of the path, for a sender that spares its receiver's energy:
+	// the algorithms of the host are told that it costs what receiving costs there.
+	Price string `yaml:"price,omitempty"`
 	// Left out where false.
 	When *bool `yaml:"when,omitempty"`
 

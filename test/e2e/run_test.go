@@ -92,13 +92,7 @@ func runQuick(t *testing.T, args ...string) *result.Result {
 // sweep: all users get something through, multipath ones on more than one
 // interface where they have several.
 func TestOwnTimeRunEveryScenario(t *testing.T) {
-	must(t, "modprobe", module)
-	t.Cleanup(func() {
-		// The kernel lets go of a scheduler some time after it is detached.
-		if !eventually(30*time.Second, func() bool { return exec.Command("rmmod", module).Run() == nil }) {
-			must(t, "rmmod", module)
-		}
-	})
+	withSchedulers(t)
 	for _, name := range scenario.Names() {
 		t.Run(name, func(t *testing.T) {
 			file, err := scenario.Load(name)
@@ -261,6 +255,45 @@ users:
 	least := 0.137 * 8 * float64(web.Bytes) / 1e6
 	if j := web.Energy.Joules; j < least || j > 1.1*least+2*0.1329*r.Runs[0].Measured {
 		t.Errorf("web: %.3f J for a payload of %.3f J", j, least)
+	}
+}
+
+// The sender's algorithms know what its interfaces cost, and the price of a path that costs its receiver.
+func TestOneKernelRunPrices(t *testing.T) {
+	withSchedulers(t)
+	path := filepath.Join(t.TempDir(), "prices.yaml")
+	text := `
+name: prices
+title: The fast path is dear
+source: none
+sweep:
+  - {name: scheduler, values: [minrtt, emtcp]}
+phases: {warmup: 2 s, measure: 4 s}
+hosts:
+  - name: client
+    mptcp: {subflows: 1, add_addr_accepted: 1}
+  - name: server
+    mptcp: {subflows: 1, endpoints: [{link: lan2, flags: [signal]}]}
+routers: [r1, r2]
+links:
+  - {name: lan1, between: [server, r1], price: 3g}
+  - {name: lan2, between: [server, r2], price: wlan}
+  - {name: fast, between: [r1, client], rate: 10 Mbit/s, delay: 5 ms, energy: 3g}
+  - {name: slow, between: [r2, client], rate: 10 Mbit/s, delay: 20 ms, energy: wlan}
+users:
+  - {name: user, from: client, to: server, via: fast, cc: lia, scheduler: $(scheduler), direction: down, traffic: constant, rate: 2 Mbit/s}
+`
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, run := range experiment(t, path).Runs {
+		bytes := map[string]uint64{}
+		for _, s := range run.Classes[0].Users[0].Subflows {
+			bytes[s.Interface] += s.Bytes
+		}
+		if cheap := run.Point["scheduler"] == "emtcp"; cheap != (bytes["slow"] > bytes["fast"]) {
+			t.Errorf("%v: %v bytes", run.Point, bytes)
+		}
 	}
 }
 

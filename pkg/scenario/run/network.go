@@ -30,6 +30,7 @@ type network struct {
 // address is one interface of a host.
 type address struct {
 	iface
+	price *energy.Profile // of the interface at the far end of the path, nil without
 	link  *netlab.Link
 	away  netlab.Dir // the link's direction from the host
 	addrs []netip.Addr
@@ -169,16 +170,25 @@ func (n *network) link(l *scenario.Link) error {
 	for i, name := range l.Between {
 		h := n.hosts[name]
 		at := address{iface: iface{name: l.Interface}, link: k, away: netlab.Dir(i), addrs: []netip.Addr{k.Addr(h)}}
-		if l.Energy != "" {
-			p, err := energy.Find(energy.Builtin(), l.Energy)
-			if err != nil {
-				return fmt.Errorf("link %s: %w", l.Name, err)
-			}
-			at.profile = &p
+		var err error
+		if at.profile, err = profile(l.Energy); err == nil {
+			at.price, err = profile(l.Price)
+		}
+		if err != nil {
+			return fmt.Errorf("link %s: %w", l.Name, err)
 		}
 		n.interfaces[l.Between[i]] = append(n.interfaces[l.Between[i]], at)
 	}
 	return nil
+}
+
+// profile is the one of that name, nil without.
+func profile(name string) (*energy.Profile, error) {
+	if name == "" {
+		return nil, nil
+	}
+	p, err := energy.Find(energy.Builtin(), name)
+	return &p, err
 }
 
 // shape is what netlab calls it.
@@ -270,11 +280,11 @@ func (n *network) endpoints(h *scenario.Host, connects bool) error {
 	return n.hosts[h.Name].MPTCP(limits, endpoints...)
 }
 
-// price gives the algorithms the energy profiles of a host's interfaces.
-func (n *network) price(host scenario.Name) error {
+// setPrices gives the algorithms what a host's interfaces cost.
+func (n *network) setPrices(host scenario.Name) error {
 	h := n.hosts[host]
 	for _, at := range n.interfaces[host] {
-		if at.profile == nil {
+		if at.profile == nil && at.price == nil {
 			continue
 		}
 		ns, err := loader.NamedNetns(h.Namespace())
@@ -282,29 +292,37 @@ func (n *network) price(host scenario.Name) error {
 			return err
 		}
 		key := obj.MapsMpccEnergyKey{Netns: uint32(ns.Inode), Ifindex: uint32(at.link.Index(h))}
-		p := at.profile
-		var unknown []string
-		micro := func(milli *float64, what string) uint32 {
-			if milli == nil {
-				unknown = append(unknown, what)
-				return 0
-			}
-			return uint32(*milli*1000 + 0.5)
-		}
-		profile := obj.MapsMpccEnergyProfile{
-			UpUwPerMbps:   micro(p.Uplink, "uplink"),
-			DownUwPerMbps: micro(p.Downlink, "downlink"),
-			BaseUw:        micro(p.Base, "base"),
-		}
-		if len(unknown) > 0 {
-			n.warn("energy profile %s has no published figure for %s: it counts as 0", p.Name, strings.Join(unknown, ", "))
-		}
-		if err := loader.SetProfile(key, profile); err != nil {
+		if err := loader.SetProfile(key, n.costs(at)); err != nil {
 			return err
 		}
 		n.prices = append(n.prices, key)
 	}
 	return nil
+}
+
+// costs is the profile for the algorithms. What is sent at a price is received at the far end.
+func (n *network) costs(at address) obj.MapsMpccEnergyProfile {
+	var unknown []string
+	micro := func(milli *float64, what string) uint32 {
+		if milli == nil {
+			unknown = append(unknown, what)
+			return 0
+		}
+		return uint32(*milli*1000 + 0.5)
+	}
+	var costs obj.MapsMpccEnergyProfile
+	p := at.price
+	if p != nil {
+		costs.UpUwPerMbps = micro(p.Downlink, "downlink")
+	} else {
+		p = at.profile
+		costs.UpUwPerMbps, costs.DownUwPerMbps = micro(p.Uplink, "uplink"), micro(p.Downlink, "downlink")
+	}
+	costs.BaseUw = micro(p.Base, "base")
+	if len(unknown) > 0 {
+		n.warn("energy profile %s has no published figure for %s: it counts as 0", p.Name, strings.Join(unknown, ", "))
+	}
+	return costs
 }
 
 func (n *network) warn(format string, args ...any) {

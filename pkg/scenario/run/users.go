@@ -55,9 +55,12 @@ func (m *measurement) prepareUsers() (err error) {
 					}
 				}
 			}
-			if !priced[member.From] {
-				priced[member.From] = true
-				if err := m.net.price(member.From); err != nil {
+			for _, host := range []scenario.Name{member.From, member.To} {
+				if priced[host] {
+					continue
+				}
+				priced[host] = true
+				if err := m.net.setPrices(host); err != nil {
 					return err
 				}
 			}
