@@ -276,10 +276,10 @@ hosts:
     mptcp: {subflows: 1, endpoints: [{link: lan2, flags: [signal]}]}
 routers: [r1, r2]
 links:
-  - {name: lan1, between: [server, r1], price: 3g}
-  - {name: lan2, between: [server, r2], price: wlan}
-  - {name: fast, between: [r1, client], rate: 10 Mbit/s, delay: 5 ms, energy: 3g}
-  - {name: slow, between: [r2, client], rate: 10 Mbit/s, delay: 20 ms, energy: wlan}
+  - {name: lan1, between: [server, r1], price: wlan} # 137 mW and more for each Mbit/s
+  - {name: lan2, between: [server, r2], price: 5g-mmwave-2021} # 1.7
+  - {name: fast, between: [r1, client], rate: 10 Mbit/s, delay: 5 ms}
+  - {name: slow, between: [r2, client], rate: 10 Mbit/s, delay: 20 ms}
 users:
   - {name: user, from: client, to: server, via: fast, cc: lia, scheduler: $(scheduler), direction: down, traffic: constant, rate: 2 Mbit/s}
 `
