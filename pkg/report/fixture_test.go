@@ -15,7 +15,7 @@ import (
 // Goodputs are given in Mbit/s, so that every statistic can be worked out by hand.
 type fixture struct {
 	name, kernel string
-	ccs          []string
+	ccs, n1s     []string
 	// multi[cc][n1] and single[cc][n1] list the repeats' goodput per user.
 	multi, single map[string]map[string][]float64
 	joules        map[string][]float64 // of the multipath users, per algorithm, one per user
@@ -29,7 +29,7 @@ func scenarioC() fixture {
 		return result.Value{Select: result.Select{Metric: "goodput", Of: of, At: at(cc, n1)}, Kind: kind, Value: v, Source: source}
 	}
 	return fixture{
-		name: "scenario-c", kernel: "6.12.107+deb13-amd64", ccs: []string{"lia", "olia"},
+		name: "scenario-c", kernel: "6.12.107+deb13-amd64", ccs: []string{"lia", "olia"}, n1s: []string{"10", "30"},
 		multi: map[string]map[string][]float64{
 			"lia":  {"10": {1.20, 1.30, 1.40}, "30": {1.15, 1.20, 1.25}},
 			"olia": {"10": {1.10, 1.12, 1.14}, "30": {1.05, 1.10, 1.15}},
@@ -78,7 +78,7 @@ func (f fixture) write(t *testing.T, path string) {
 		Tool: "v1", Kernel: f.kernel, Started: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Seed: 1, Expect: f.expect,
 		Scenario: result.Scenario{Name: f.name, Title: "Multipath users beside single-path users", Source: "paper 4, §6",
 			Notes: []string{"RED of the kernel has one segment"}, YAML: "name: " + f.name + "\n"},
-		Sweep: []result.Axis{{Name: "cc", Values: f.ccs}, {Name: "n1", Values: []string{"10", "30"}}},
+		Sweep: []result.Axis{{Name: "cc", Values: f.ccs}, {Name: "n1", Values: f.n1s}},
 	}
 	rate, slower := 10e6, 9.9e6
 	for _, cc := range f.ccs {

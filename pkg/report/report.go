@@ -246,7 +246,7 @@ func (g *group) align() {
 	g.axes = slices.DeleteFunc(g.axes, func(a result.Axis) bool { return compared[a.Name] })
 }
 
-// sweep has the axes of all sources, with all their values.
+// sweep has the axes of all sources, with all their values: numbers by size, words as they come.
 func (g *group) sweep() []result.Axis {
 	var axes []result.Axis
 	for _, s := range g.sources {
@@ -260,6 +260,17 @@ func (g *group) sweep() []result.Axis {
 					axes[i].Values = append(axes[i].Values, v)
 				}
 			}
+		}
+	}
+	for _, axis := range axes {
+		numbers := map[string]float64{}
+		for _, v := range axis.Values {
+			if n, err := strconv.ParseFloat(v, 64); err == nil {
+				numbers[v] = n
+			}
+		}
+		if len(numbers) == len(axis.Values) {
+			slices.SortFunc(axis.Values, func(a, b string) int { return cmp.Compare(numbers[a], numbers[b]) })
 		}
 	}
 	return axes

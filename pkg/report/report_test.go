@@ -184,7 +184,9 @@ func TestJoin(t *testing.T) {
 	for i, j := range further.joules["lia"] {
 		further.joules["lia"][i] = j + 2 // the fixture adds the repeat's number
 	}
-	r, err := Join(folders(t, lia, further, olia)...)
+	lia10 := lia // the points are in order all the same
+	lia.n1s, lia10.n1s = []string{"30"}, []string{"10"}
+	r, err := Join(folders(t, lia, lia10, further, olia)...)
 	if err != nil {
 		t.Fatal(err)
 	}
