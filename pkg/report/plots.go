@@ -168,18 +168,20 @@ func (g *group) scale(p *Plot, over string) []tick {
 	if i := slices.IndexFunc(g.axes, func(a result.Axis) bool { return a.Name == over }); i >= 0 {
 		values = g.axes[i].Values
 	}
-	var numbers, places []tick
+	numbers, all := numbersOf(values)
+	byNumber := p.Kind == result.Lines && all
+	var ticks []tick
 	for i, v := range values {
-		places = append(places, tick{v, float64(i)})
-		if n, err := strconv.ParseFloat(v, 64); err == nil && !math.IsInf(n, 0) && !math.IsNaN(n) {
-			numbers = append(numbers, tick{v, n})
+		at := float64(i)
+		if byNumber {
+			at = numbers[v]
 		}
+		ticks = append(ticks, tick{v, at})
 	}
-	if p.Kind == result.Lines && len(numbers) == len(values) {
-		return numbers
+	if !byNumber {
+		p.Names = values
 	}
-	p.Names = values
-	return places
+	return ticks
 }
 
 // others lists the combinations of the axes that neither at nor over settles.

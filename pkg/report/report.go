@@ -263,17 +263,24 @@ func (g *group) sweep() []result.Axis {
 		}
 	}
 	for _, axis := range axes {
-		numbers := map[string]float64{}
-		for _, v := range axis.Values {
-			if n, err := strconv.ParseFloat(v, 64); err == nil {
-				numbers[v] = n
-			}
-		}
-		if len(numbers) == len(axis.Values) {
+		if numbers, all := numbersOf(axis.Values); all {
 			slices.SortFunc(axis.Values, func(a, b string) int { return cmp.Compare(numbers[a], numbers[b]) })
 		}
 	}
 	return axes
+}
+
+// numbersOf is what an axis' values are as numbers, and whether all are finite ones.
+func numbersOf(values []string) (numbers map[string]float64, all bool) {
+	numbers = map[string]float64{}
+	for _, v := range values {
+		n, err := strconv.ParseFloat(v, 64)
+		if err != nil || math.IsInf(n, 0) || math.IsNaN(n) {
+			return nil, false
+		}
+		numbers[v] = n
+	}
+	return numbers, true
 }
 
 func (s *source) info() RunInfo {

@@ -167,17 +167,19 @@ func (n *network) link(l *scenario.Link) error {
 			n.directions = append(n.directions, d)
 		}
 	}
+	own, err := profile(l.Energy)
+	if err != nil {
+		return fmt.Errorf("link %s: %w", l.Name, err)
+	}
+	price, err := profile(l.Price)
+	if err != nil {
+		return fmt.Errorf("link %s: %w", l.Name, err)
+	}
 	for i, name := range l.Between {
-		h := n.hosts[name]
-		at := address{iface: iface{name: l.Interface}, link: k, away: netlab.Dir(i), addrs: []netip.Addr{k.Addr(h)}}
-		var err error
-		if at.profile, err = profile(l.Energy); err == nil {
-			at.price, err = profile(l.Price)
-		}
-		if err != nil {
-			return fmt.Errorf("link %s: %w", l.Name, err)
-		}
-		n.interfaces[l.Between[i]] = append(n.interfaces[l.Between[i]], at)
+		n.interfaces[name] = append(n.interfaces[name], address{
+			iface: iface{name: l.Interface, profile: own}, price: price,
+			link: k, away: netlab.Dir(i), addrs: []netip.Addr{k.Addr(n.hosts[name])},
+		})
 	}
 	return nil
 }
