@@ -286,7 +286,11 @@ users:
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	for _, run := range experiment(t, path).Runs {
+	runs := experiment(t, path).Runs
+	if len(runs) != 2 {
+		t.Fatalf("%d runs of two schedulers", len(runs))
+	}
+	for _, run := range runs {
 		bytes := map[string]uint64{}
 		for _, s := range run.Classes[0].Users[0].Subflows {
 			bytes[s.Interface] += s.Bytes
