@@ -215,7 +215,7 @@ func (l *Lab) link(a, b *Host, o LinkOpts) (*Link, error) {
 		return nil, err
 	}
 	for _, e := range link.ends {
-		if err := e.addOwnRoutes(); err != nil {
+		if err := errors.Join(e.peer.knows(e, e.addr), e.addOwnRoutes()); err != nil {
 			return nil, fmt.Errorf("%s on %s: %w", e.dev, e.host.name, err)
 		}
 	}
@@ -238,6 +238,22 @@ func (e *end) configure() (err error) {
 		if err := e.sendFrames(); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// knows makes e send to addr of its peer without asking for it: the question and
+// its answer would have to pass full queues, and the kernel remembers answers
+// for 1024 addresses only, those of all namespaces together.
+func (e *end) knows(peer *end, addr netip.Addr) error {
+	err := e.host.nl.NeighSet(&netlink.Neigh{
+		LinkIndex:    e.nl.Attrs().Index,
+		IP:           addr.AsSlice(),
+		HardwareAddr: peer.nl.Attrs().HardwareAddr,
+		State:        netlink.NUD_PERMANENT,
+	})
+	if err != nil {
+		return fmt.Errorf("make %v known to %s: %w", addr, e.host.name, err)
 	}
 	return nil
 }
@@ -311,7 +327,7 @@ func (k *Link) AddAddrs(h *Host, n int) ([]netip.Addr, error) {
 		if err := h.nl.AddrAdd(e.nl, &netlink.Addr{IPNet: ip}); err != nil {
 			return nil, fmt.Errorf("netlab: %s on %s: add address %v: %w", e.dev, h.name, next, err)
 		}
-		if err := e.addRule(next); err != nil {
+		if err := errors.Join(e.addRule(next), e.peer.knows(e, next)); err != nil {
 			return nil, fmt.Errorf("netlab: %s on %s: %w", e.dev, h.name, err)
 		}
 		e.more = append(e.more, next)
@@ -459,6 +475,11 @@ func (k *Link) Up() error {
 		return fmt.Errorf("netlab: %w", err)
 	}
 	for _, e := range k.ends {
+		for _, addr := range append([]netip.Addr{e.addr}, e.more...) {
+			if err := e.peer.knows(e, addr); err != nil {
+				return fmt.Errorf("netlab: %w", err)
+			}
+		}
 		for _, r := range e.routes {
 			if err := e.host.nl.RouteReplace(&r); err != nil {
 				return fmt.Errorf("netlab: put back route %v of %s: %w", r.Dst, e.host.name, err)

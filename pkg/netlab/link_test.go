@@ -138,13 +138,13 @@ func TestQueue(t *testing.T) {
 func TestQueueBytes(t *testing.T) {
 	lab := newLab(t)
 	a, b := addHost(t, lab, "a"), addHost(t, lab, "b")
-	const queue, bucket = 30 * 1514, 1e6 / 8 / 20
-	link := addLink(t, lab, a, b, netlab.LinkOpts{AtoB: netlab.Shape{Rate: 1e6, QueueBytes: queue}})
+	const rate, queue, bucket = 1e6, 30 * 1514, 1e6 / 8 / 20
+	link := addLink(t, lab, a, b, netlab.LinkOpts{AtoB: netlab.Shape{Rate: rate, QueueBytes: queue}})
 	for _, frame := range []int{1514, 151} {
 		sent := 3 * queue / frame
+		n, took := burstOf(t, a, b, link, sent, frame)
 		// The bucket passes at once, and some leave while the burst comes.
-		least, most := (queue+bucket)/frame-1, (queue+bucket+5000)/frame
-		n := burstOf(t, a, b, link, sent, frame)
+		least, most := (queue+bucket)/frame-1, (queue+bucket+int(rate/8*took.Seconds()))/frame+2
 		if n < least || n > most {
 			t.Errorf("%d frames of %d bytes passed a queue of %d bytes, want %d to %d", n, frame, queue, least, most)
 		}
@@ -164,10 +164,11 @@ func TestQueueBytes(t *testing.T) {
 // burst sends n full frames at once and counts those that arrive.
 func burst(t *testing.T, a, b *netlab.Host, link *netlab.Link, n int) int {
 	t.Helper()
-	return burstOf(t, a, b, link, n, 1514)
+	arrived, _ := burstOf(t, a, b, link, n, 1514)
+	return arrived
 }
 
-func burstOf(t *testing.T, a, b *netlab.Host, link *netlab.Link, n, frame int) int {
+func burstOf(t *testing.T, a, b *netlab.Host, link *netlab.Link, n, frame int) (arrived int, took time.Duration) {
 	t.Helper()
 	var in, out *net.UDPConn
 	err := b.Do(func() (err error) {
@@ -198,23 +199,21 @@ func burstOf(t *testing.T, a, b *netlab.Host, link *netlab.Link, n, frame int) i
 	if err := errors.Join(err, setErr); err != nil {
 		t.Fatal(err)
 	}
-	if err := exchange(a, b, link.Addr(a), link.Addr(b)); err != nil { // neighbours known
-		t.Fatal(err)
-	}
 	payload := make([]byte, frame-14-20-8)
+	began := time.Now()
 	for range n {
 		// An error is the queue's word that it dropped a frame.
 		if _, err := out.Write(payload); err != nil && !errors.Is(err, unix.ENOBUFS) {
 			t.Fatal(err)
 		}
 	}
-	arrived := 0
+	took = time.Since(began)
 	for {
 		if err := in.SetReadDeadline(time.Now().Add(300 * time.Millisecond)); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := in.Read(payload); errors.Is(err, os.ErrDeadlineExceeded) {
-			return arrived
+			return arrived, took
 		} else if err != nil {
 			t.Fatal(err)
 		}
@@ -317,5 +316,50 @@ func TestDownUp(t *testing.T) {
 	}
 	if err := try(); err != nil {
 		t.Errorf("with the link up again: %v", err)
+	}
+}
+
+// Nobody asks for an address: neither at first nor after a link was down, at
+// any of a host's addresses.
+func TestNeighbours(t *testing.T) {
+	lab := newLab(t)
+	a, b := addHost(t, lab, "a"), addHost(t, lab, "b")
+	link := addLink(t, lab, a, b, netlab.LinkOpts{})
+	more, err := link.AddAddrs(b, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, when := range []string{"made", "down and up"} {
+		for _, dst := range append(more, link.Addr(b)) {
+			if err := exchange(a, b, link.Addr(a), dst); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, h := range []*netlab.Host{a, b} {
+			var known []netlink.Neigh
+			err := h.Do(func() (err error) {
+				known, err = netlink.NeighList(link.Index(h), unix.AF_INET)
+				return err
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			permanent := 0
+			for _, n := range known {
+				if n.IP.IsMulticast() {
+					continue
+				}
+				permanent++
+				if n.State != netlink.NUD_PERMANENT {
+					t.Errorf("%s: %s has asked for %v", when, h.Name(), n.IP)
+				}
+			}
+			if want := map[*netlab.Host]int{a: 1 + len(more), b: 1}[h]; permanent != want {
+				t.Errorf("%s: %s knows %d addresses, not %d", when, h.Name(), permanent, want)
+			}
+		}
+		if err := errors.Join(link.Down(), link.Up()); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

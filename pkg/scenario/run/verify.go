@@ -186,11 +186,6 @@ func (d *direction) measure(ctx context.Context) (q result.Quality, err error) {
 		return q, err
 	}
 	defer p.close()
-	if d.shape.Loss < 100 {
-		if err := p.neighbours(ctx); err != nil {
-			return q, err
-		}
-	}
 	n := d.smallPackets()
 	if d.shape.Delay > 0 || d.shape.Loss > 0 {
 		small, err := p.send(ctx, n, smallPayload, d.smallGap(), d.shape.Delay+d.shape.Jitter)
@@ -324,18 +319,6 @@ func setsockopt(conn *net.UDPConn, option, value int) error {
 	var set error
 	err = raw.Control(func(fd uintptr) { set = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, option, value) })
 	return errors.Join(err, set)
-}
-
-// neighbours sends until something arrives, so that no address has to be
-// resolved later.
-func (p prober) neighbours(ctx context.Context) error {
-	for range 40 {
-		got, err := p.send(ctx, 1, smallPayload, 0, 250*time.Millisecond)
-		if err != nil || len(got) > 0 {
-			return err
-		}
-	}
-	return errors.New("nothing arrives")
 }
 
 // send sends n datagrams, a gap apart on average, and collects those that
