@@ -25,7 +25,8 @@ type Pattern interface {
 type Endless struct{}
 
 func (Endless) run(ctx context.Context, f *Flow, _ *rand.Rand, ready func()) error {
-	return f.stream(ctx, func() { f.setActive(true); ready() })
+	f.setActive(true) // whoever never gets a connection has waited for it
+	return f.stream(ctx, ready)
 }
 
 // stream is one connection that lasts until ctx ends.

@@ -45,8 +45,8 @@ type Config struct {
 	Pattern Pattern
 	Seed    uint64 // of the pattern's random times
 
-	// Watch, if there is one, is called when a connection is there and before it
-	// is closed, both ends still open.
+	// Watch, if there is one, is called at the start, when a connection is there
+	// and before it is closed, both ends still open.
 	Watch func(*Flow)
 }
 
@@ -286,6 +286,7 @@ func (s *Server) Start(ctx context.Context, c Config) (*Flow, error) {
 	s.mu.Lock()
 	s.flows[f.id] = f
 	s.mu.Unlock()
+	f.watch()
 	ready := make(chan error, 1)
 	go func() {
 		defer close(f.ended)

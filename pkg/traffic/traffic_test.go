@@ -3,6 +3,7 @@
 package traffic_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -153,6 +154,36 @@ func TestBursts(t *testing.T) {
 				t.Errorf("UDP %v, upload %v: %.2f Mbit/s at bursts of 5 for %.2f of the time", udp, upload, got, share)
 			}
 		}
+	}
+}
+
+// Who never gets a connection has nothing for all the time.
+func TestNoConnection(t *testing.T) {
+	n := newNet(t)
+	nobody := n.link.Addr(n.server).Next()
+	begun := make(chan *traffic.Flow, 1)
+	ended := make(chan error)
+	ctx, stop := context.WithCancel(t.Context())
+	go func() {
+		_, err := n.listening.Start(ctx, traffic.Config{
+			Client: n.client, Addr: nobody, Pattern: traffic.Endless{},
+			Watch: func(f *traffic.Flow) {
+				select {
+				case begun <- f:
+				default:
+				}
+			},
+		})
+		ended <- err
+	}()
+	f := <-begun
+	time.Sleep(300 * time.Millisecond)
+	if got := f.Count(); got.Bytes != 0 || got.Active < 200*time.Millisecond {
+		t.Errorf("without a connection %d bytes in %v", got.Bytes, got.Active)
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Errorf("stopped: %v", err)
 	}
 }
 

@@ -164,7 +164,6 @@ func (u *user) run(ctx context.Context, server *traffic.Server, c traffic.Config
 		}
 		return err
 	}
-	u.watch(f)
 	<-f.Done()
 	return f.Stop()
 }
