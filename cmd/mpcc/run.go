@@ -109,13 +109,17 @@ func (r *runner) run(ctx context.Context, c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	defer folder.RemoveEmpty()
 	r.options.Tool, r.options.Machine = version, os.Getenv(vm.MachineVariable)
 	tell, done := showProgress(string(file.Name))
 	r.options.Progress = tell
-	_, err = experiment.All(ctx, file, folder, r.options)
+	complete, err := experiment.All(ctx, file, folder, r.options)
 	done()
 	if errors.Is(err, context.Canceled) {
-		return errors.New("interrupted: what the run had made is removed")
+		err = errors.New("interrupted: what the run had made is removed")
+	}
+	if err != nil && complete != nil {
+		return fmt.Errorf("%w; mpcc report %s shows the %d complete before", err, r.out, len(complete.Runs))
 	}
 	if err != nil {
 		return err
@@ -147,6 +151,7 @@ func (r *runner) runInVM(ctx context.Context, c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	defer folder.RemoveEmpty()
 	text, err := os.CreateTemp("", "mpcc-*.yaml")
 	if err != nil {
 		return err

@@ -43,6 +43,21 @@ func (f *Folder) Samples(run *Run, index int) (*SampleWriter, error) {
 	return newSampleWriter(filepath.Join(f.Path, run.Samples))
 }
 
+// Drop removes the samples of a run that failed.
+func (f *Folder) Drop(run *Run) error {
+	if run.Samples == "" {
+		return nil
+	}
+	return os.Remove(filepath.Join(f.Path, run.Samples))
+}
+
+// RemoveEmpty removes the folder if nothing has come into it.
+func (f *Folder) RemoveEmpty() {
+	for _, folder := range []string{filepath.Join(f.Path, samplesFolder), f.Path} {
+		_ = os.Remove(folder) // fails if there is something in it
+	}
+}
+
 // Write writes results.json; until it is whole there is none, so a run that was killed leaves no half of it.
 // It sets Format and Version, and fills in each user's goodput and each run's measures.
 func (f *Folder) Write(r *Result) error {

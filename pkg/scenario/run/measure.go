@@ -38,7 +38,7 @@ type measurement struct {
 }
 
 // do does the run, and removes all it has made.
-func (m *measurement) do(ctx context.Context) (_ *result.Run, err error) {
+func (m *measurement) do(ctx context.Context) (err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	m.plan = m.run.Network()
@@ -47,7 +47,7 @@ func (m *measurement) do(ctx context.Context) (_ *result.Run, err error) {
 	m.progress.say("building")
 	lab, err := netlab.New()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	m.net = network{
 		lab: lab, hosts: map[scenario.Name]*netlab.Host{}, links: map[scenario.LinkName]*netlab.Link{},
@@ -55,14 +55,14 @@ func (m *measurement) do(ctx context.Context) (_ *result.Run, err error) {
 	}
 	defer func() { err = errors.Join(err, m.net.close()) }()
 	if err := m.net.build(m.plan, m.run.Scenario.Events); err != nil {
-		return nil, err
+		return err
 	}
 	m.progress.say("measuring the links")
 	if err := m.links(ctx); err != nil {
-		return nil, err
+		return err
 	}
 	if err := m.prepareUsers(); err != nil {
-		return nil, err
+		return err
 	}
 	defer func() {
 		for _, s := range m.servers {
@@ -70,13 +70,13 @@ func (m *measurement) do(ctx context.Context) (_ *result.Run, err error) {
 		}
 	}()
 	if m.samples, err = m.folder.Samples(&m.result, m.index); err != nil {
-		return nil, err
+		return err
 	}
 	defer func() { err = errors.Join(err, m.samples.Close()) }()
 	m.began = time.Now()
 	if m.run.Scenario.Phases.Warmup == 0 {
 		if err := m.begin(); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	traffic, stop := context.WithCancel(ctx)
@@ -86,10 +86,10 @@ func (m *measurement) do(ctx context.Context) (_ *result.Run, err error) {
 		<-ended
 	}()
 	if err := m.measure(ctx, ended); err != nil {
-		return nil, err
+		return err
 	}
 	m.result.Warnings = m.net.warnings
-	return &m.result, nil
+	return nil
 }
 
 // mostVerified is how many directions of links are measured: a data centre's

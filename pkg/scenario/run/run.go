@@ -52,6 +52,8 @@ const overhead = 3 * time.Second
 const tries = 3
 
 // All runs every repeat of every point and writes what comes out to a folder.
+// With an error the result has the runs that were complete before, which are in
+// the folder then; nil where there was none.
 func All(ctx context.Context, file *scenario.File, folder *result.Folder, o Options) (r *result.Result, err error) {
 	runs := o.runs(file)
 	algorithms, err := load(runs)
@@ -75,25 +77,26 @@ func All(ctx context.Context, file *scenario.File, folder *result.Folder, o Opti
 	for i, one := range runs {
 		p.now.Run, p.now.Point = i, one.Point
 		done := p.now.Done
-		var run *result.Run
+		var m *measurement
 		for range tries {
-			m := &measurement{run: one, folder: folder, index: i, progress: &p}
-			if run, err = m.do(ctx); !errors.Is(err, errUnbelievable) {
+			m = &measurement{run: one, folder: folder, index: i, progress: &p}
+			if err = m.do(ctx); !errors.Is(err, errUnbelievable) {
 				break
 			}
 		}
 		if err != nil {
-			return nil, fmt.Errorf("run %d of %d (%s): %w", i+1, len(runs), describe(one), err)
+			err = fmt.Errorf("run %d of %d (%s): %w", i+1, len(runs), describe(one), errors.Join(err, folder.Drop(&m.result)))
+			break
 		}
-		r.Runs = append(r.Runs, *run)
+		r.Runs = append(r.Runs, m.result)
 		p.now.Done = done + length(one)
+	}
+	if len(r.Runs) == 0 {
+		return nil, err
 	}
 	p.say("writing")
 	r.Seconds = time.Since(begin).Seconds()
-	if err := folder.Write(r); err != nil {
-		return nil, err
-	}
-	return r, nil
+	return r, errors.Join(err, folder.Write(r))
 }
 
 // runs are those of the file, with the options' repeats and seed.
