@@ -101,7 +101,10 @@ func (h *Host) prepare() error {
 		{"net.ipv4.tcp_no_metrics_save", "1"},
 	}
 	if h.forwards {
-		sysctls = append(sysctls, [2]string{"net.ipv4.ip_forward", "1"})
+		sysctls = append(sysctls,
+			[2]string{"net.ipv4.ip_forward", "1"},
+			// Also what the host itself has sent, by another interface.
+			[2]string{"net.ipv4.conf.all.accept_local", "1"})
 		if _, err := os.Stat("/proc/sys/net/ipv4/fib_multipath_hash_seed"); err == nil {
 			// With one hash everywhere all traffic that comes by the same way
 			// would go on by the same way; and runs should be repeatable.

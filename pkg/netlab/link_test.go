@@ -247,7 +247,7 @@ func TestRoutes(t *testing.T) {
 		for _, to := range paths {
 			src, dst := from.left.Addr(left), to.right.Addr(right)
 			dev := from.left.Interface(left)
-			if err := exchange(left, right, src, dst); err != nil { // neighbours known
+			if err := exchange(left, right, src, dst); err != nil {
 				t.Errorf("%v (%s) to %v (%s): %v", src, dev, dst, to.right.Interface(right), err)
 				continue
 			}
@@ -274,6 +274,29 @@ func TestRoutes(t *testing.T) {
 		if statistics(t, left, dev).TxBytes == before {
 			t.Errorf("what has no source address did not leave by %s", dev)
 		}
+	}
+}
+
+// What a host sends by its one link comes back to it where it is the way itself.
+//
+//	a ── r1
+//	└─── r2 ── b
+func TestRouteBack(t *testing.T) {
+	lab := newLab(t)
+	a, err := lab.Relay("a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := addHost(t, lab, "b")
+	r1, r2 := addRouter(t, lab, "r1"), addRouter(t, lab, "r2")
+	one := addLink(t, lab, a, r1, netlab.LinkOpts{})
+	addLink(t, lab, a, r2, netlab.LinkOpts{})
+	far := addLink(t, lab, r2, b, netlab.LinkOpts{})
+	if err := lab.Route(); err != nil {
+		t.Fatal(err)
+	}
+	if err := exchange(a, b, one.Addr(a), far.Addr(b)); err != nil {
+		t.Error(err)
 	}
 }
 

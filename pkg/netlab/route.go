@@ -41,13 +41,16 @@ func (e *end) addOwnRoutes() error {
 	})
 }
 
-// addRule makes what has the source address addr go by the end's own table.
+// addRule makes what the host sends from the source address addr go by the
+// end's own table. What comes back for it to pass on, because a router holds
+// the host itself for a way to the destination, goes on by the main table.
 func (e *end) addRule(addr netip.Addr) error {
 	if e.table == 0 {
 		return nil
 	}
 	rule := netlink.NewRule()
 	rule.Src = ipNet(netip.PrefixFrom(addr, 32))
+	rule.IifName = "lo"
 	rule.Table = e.table
 	rule.Priority = rulePriority
 	if err := e.host.nl.RuleAdd(rule); err != nil {
