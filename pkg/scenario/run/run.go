@@ -96,7 +96,10 @@ func All(ctx context.Context, file *scenario.File, folder *result.Folder, o Opti
 	}
 	p.say("writing")
 	r.Seconds = time.Since(begin).Seconds()
-	return r, errors.Join(err, folder.Write(r))
+	if failed := folder.Write(r); failed != nil {
+		return nil, errors.Join(err, failed)
+	}
+	return r, err
 }
 
 // runs are those of the file, with the options' repeats and seed.
