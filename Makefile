@@ -32,36 +32,49 @@ help: ## Show this list
 deps: ## Install what this machine lacks: Debian packages, Go
 	@.ci/deps
 
-# Compiles every BPF program, with its Go bindings, into the folder $(1), what only the benchmarks use into
-# $(2), and what only the tests use into $(3). The maps' types are Go's too.
-BPF2GO := go tool bpf2go -cc $(CLANG) -target bpfel -output-dir
-SHARED_TYPES := $(addprefix -type ,mpcc_subflow mpcc_total_key mpcc_total mpcc_counter_set \
-	mpcc_energy_key mpcc_energy_profile mpcc_sched_connection mpcc_sched_total_key \
-	mpcc_sched_total mpcc_sched_counter_set)
-define bpf2go
-	mkdir -p $(1) $(2) $(3)
-	rm -f {$(1),$(2),$(3)}/*_bpfel.{go,o}
-	$(BPF2GO) $(1) -go-package obj $(SHARED_TYPES) Maps bpf/maps.bpf.c -- $(BPF_CFLAGS)
-	for file in bpf/cc/*.bpf.c; do \
-		name=$$(basename $$file .bpf.c); \
-		$(BPF2GO) $(1) -go-package obj -no-global-types "$${name^}" $$file -- $(BPF_CFLAGS); \
-	done
-	for file in bpf/sched/*.bpf.c; do \
-		name=$$(basename $$file .bpf.c); \
-		$(BPF2GO) $(1) -go-package obj -no-global-types "Sched$${name^}" $$file -- $(BPF_CFLAGS); \
-		$(BPF2GO) $(1) -go-package obj -no-global-types "Sched$${name^}Native" $$file -- $(BPF_CFLAGS) -DMPCC_NATIVE; \
-	done
-	for file in test/bench/cc/*.bpf.c; do \
-		name=$$(basename $$file .bpf.c); \
-		$(BPF2GO) $(2) -go-package main -no-global-types "$${name^}" $$file -- $(BPF_CFLAGS); \
-	done
-	$(BPF2GO) $(3) -go-package e2e -tags e2e -no-global-types Simplest test/e2e/bpf/simplest.bpf.c -- $(BPF_CFLAGS)
+# Below OUT, as they lie in this folder: what the BPF sources compile to, and the maps' types in Go.
+OUT := .
+HEADERS := $(wildcard bpf/include/mpcc/*.h)
+OBJECTS := $(addprefix $(OUT)/, \
+	$(patsubst bpf/cc/%.bpf.c,bpf/obj/cc-%.o,$(wildcard bpf/cc/*.bpf.c)) \
+	$(patsubst bpf/sched/%.bpf.c,bpf/obj/sched-%.o,$(wildcard bpf/sched/*.bpf.c)) \
+	$(patsubst bpf/sched/%.bpf.c,bpf/obj/sched-%-native.o,$(wildcard bpf/sched/*.bpf.c)) \
+	$(patsubst test/bench/cc/%.bpf.c,test/bench/%.o,$(wildcard test/bench/cc/*.bpf.c)) \
+	$(patsubst test/e2e/bpf/%.bpf.c,test/e2e/%.o,$(wildcard test/e2e/bpf/*.bpf.c)))
+MAP_TYPES := mpcc_subflow mpcc_total_key mpcc_total mpcc_counter_set mpcc_energy_key mpcc_energy_profile \
+	mpcc_sched_connection mpcc_sched_total_key mpcc_sched_total mpcc_sched_counter_set
+
+# The same bytes on any machine: without its paths and the compiler's version, and only BTF of what -g brings.
+define compile
+	@mkdir -p $(@D)
+	$(CLANG) -target bpfel $(BPF_CFLAGS) -fno-ident -fdebug-prefix-map=$(CURDIR)=. -fdebug-compilation-dir=. -c $< -o $@
+	@llvm-strip-19 -g $@
 endef
+
+$(OUT)/bpf/obj/cc-%.o: bpf/cc/%.bpf.c $(HEADERS)
+	$(compile)
+$(OUT)/bpf/obj/sched-%-native.o: BPF_CFLAGS += -DMPCC_NATIVE
+$(OUT)/bpf/obj/sched-%-native.o: bpf/sched/%.bpf.c $(HEADERS)
+	$(compile)
+$(OUT)/bpf/obj/sched-%.o: bpf/sched/%.bpf.c $(HEADERS)
+	$(compile)
+$(OUT)/test/bench/%.o: test/bench/cc/%.bpf.c $(HEADERS)
+	$(compile)
+$(OUT)/test/e2e/%.o: test/e2e/bpf/%.bpf.c $(HEADERS)
+	$(compile)
+$(OUT)/bpf/obj/maps_bpfel.go: bpf/maps.bpf.c $(HEADERS)
+	@mkdir -p $(@D)
+	go tool bpf2go -cc $(CLANG) -strip llvm-strip-19 -target bpfel -output-dir $(@D) -go-package obj \
+		$(addprefix -type ,$(MAP_TYPES)) Maps $< -- $(BPF_CFLAGS)
+
+.PHONY: objects
+objects: $(OBJECTS) $(OUT)/bpf/obj/maps_bpfel.go ## Compile the BPF programs that have changed
 
 .PHONY: generate
 generate: ## Compile the BPF programs and their Go bindings; write the tables
 	go run ./bpf/gen | clang-format-19 >bpf/include/mpcc/logistic.h
-	$(call bpf2go,bpf/obj,test/bench,test/e2e)
+	rm -f bpf/obj/*.o bpf/obj/*_bpfel.go test/bench/*.o test/e2e/*.o
+	$(MAKE) objects
 	go run ./docs/gen >docs/algorithms.md
 	go run ./docs/gen/results
 	go run ./docs/gen/scenarios
@@ -73,9 +86,9 @@ check-generated: ## Fail if a generated file is not what its sources give
 	@mkdir -p docs/results/plots && go run ./docs/gen/results -out .cache/docs && \
 		diff docs/results.md .cache/docs/results.md && diff -rq docs/results/plots .cache/docs/results/plots || \
 		{ echo "docs/results.md is not what docs/results gives: run make generate and commit" >&2; exit 1; }
-	$(call bpf2go,.cache/obj,.cache/bench,.cache/e2e)
+	@rm -rf .cache/objects && $(MAKE) objects OUT=.cache/objects >/dev/null
 	@for folder in bpf/obj test/bench test/e2e; do \
-		diff <(cd $$folder && sha256sum *_bpfel.*) <(cd .cache/$${folder#*/} && sha256sum *_bpfel.*) || \
+		diff <(cd $$folder && sha256sum *.o *_bpfel.go 2>/dev/null) <(cd .cache/objects/$$folder && sha256sum *.o *_bpfel.go 2>/dev/null) || \
 		{ echo "$$folder is not what the BPF sources compile to: run make generate and commit" >&2; exit 1; }; \
 	done
 	@rm -rf .cache/vectors
@@ -180,4 +193,4 @@ uninstall: ## Remove what install put there
 
 .PHONY: clean
 clean: ## Remove what was built; the cache of downloads stays
-	rm -rf bin .cache/obj .cache/bench .cache/fuzz .cache/docs
+	rm -rf bin .cache/objects .cache/fuzz .cache/docs

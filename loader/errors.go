@@ -10,7 +10,7 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
-	"github.com/mpcc/mpcc/pkg/catalog"
+	"github.com/mpcc/mpcc/bpf/catalog"
 )
 
 // What a caller tells apart, by exit code for one.

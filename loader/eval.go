@@ -16,7 +16,8 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
 
-	"github.com/mpcc/mpcc/pkg/catalog"
+	"github.com/mpcc/mpcc/bpf/catalog"
+	"github.com/mpcc/mpcc/bpf/obj"
 )
 
 // The program and the variable of bpf/include/mpcc/eval.h and sched_eval.h.
@@ -53,7 +54,7 @@ type Evaluator struct {
 
 // NewEvaluator loads the algorithm's evaluation program. The tunables take part in the decision.
 func NewEvaluator(e catalog.Entry, tunables map[string]string) (*Evaluator, error) {
-	spec, err := e.Spec()
+	spec, err := obj.Load(e.Kind, e.Name, obj.Stock)
 	if err != nil {
 		return nil, err
 	}

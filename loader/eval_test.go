@@ -13,7 +13,7 @@ import (
 
 	"github.com/cilium/ebpf/btf"
 
-	"github.com/mpcc/mpcc/pkg/catalog"
+	"github.com/mpcc/mpcc/bpf/catalog"
 )
 
 // evalDoc is docs/eval.md by its headings; what stands before the first is under "".

@@ -27,7 +27,7 @@ import (
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
-	"github.com/mpcc/mpcc/pkg/catalog"
+	"github.com/mpcc/mpcc/bpf/catalog"
 )
 
 const (

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mpcc/mpcc/pkg/catalog"
+	"github.com/mpcc/mpcc/bpf/catalog"
 )
 
 // plug is where algorithms of a kind plug into the kernel.

@@ -14,7 +14,8 @@ import (
 	"github.com/cilium/ebpf/btf"
 	"golang.org/x/sys/unix"
 
-	"github.com/mpcc/mpcc/pkg/catalog"
+	"github.com/mpcc/mpcc/bpf/catalog"
+	"github.com/mpcc/mpcc/bpf/obj"
 )
 
 // Feature is something of the kernel that mpcc stands on.
@@ -119,10 +120,11 @@ func hasNativeScheds() bool {
 
 // object is the algorithm's, in the variant for this kernel.
 func object(e catalog.Entry) (*ebpf.CollectionSpec, error) {
+	v := obj.Stock
 	if e.Kind == catalog.Sched && hasNativeScheds() {
-		return e.Native()
+		v = obj.Native
 	}
-	return e.Spec()
+	return obj.Load(e.Kind, e.Name, v)
 }
 
 // missing is the error of a kernel that cannot carry the algorithm.

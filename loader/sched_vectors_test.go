@@ -12,8 +12,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/mpcc/mpcc/bpf/catalog"
 	"github.com/mpcc/mpcc/loader"
-	"github.com/mpcc/mpcc/pkg/catalog"
 	"github.com/mpcc/mpcc/test/reference/sched"
 )
 

@@ -10,7 +10,8 @@ import (
 
 	"github.com/cilium/ebpf"
 
-	"github.com/mpcc/mpcc/pkg/catalog"
+	"github.com/mpcc/mpcc/bpf/catalog"
+	"github.com/mpcc/mpcc/bpf/obj"
 )
 
 // Tunable is a constant of an algorithm that load --set changes. Its range and meaning stand in the
@@ -37,7 +38,7 @@ const tunableTag = "tunable: "
 
 // Tunables lists an algorithm's tunables by name.
 func Tunables(e catalog.Entry) ([]Tunable, error) {
-	spec, err := e.Spec()
+	spec, err := obj.Load(e.Kind, e.Name, obj.Stock)
 	if err != nil {
 		return nil, err
 	}

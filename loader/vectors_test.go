@@ -15,8 +15,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mpcc/mpcc/bpf/catalog"
 	"github.com/mpcc/mpcc/loader"
-	"github.com/mpcc/mpcc/pkg/catalog"
 	"github.com/mpcc/mpcc/test/reference"
 )
 

@@ -13,7 +13,7 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
-	"github.com/mpcc/mpcc/pkg/catalog"
+	"github.com/mpcc/mpcc/bpf/catalog"
 )
 
 // said makes sure of what the user is told, in one line.

@@ -5,7 +5,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/mpcc/mpcc/pkg/report"
+	"github.com/mpcc/mpcc/internal/experiment/report"
 )
 
 func newReportCommand() *cobra.Command {

@@ -21,13 +21,13 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/mpcc/mpcc/internal/experiment/report"
+	"github.com/mpcc/mpcc/internal/experiment/result"
+	experiment "github.com/mpcc/mpcc/internal/experiment/run"
+	"github.com/mpcc/mpcc/internal/experiment/scenario"
+	"github.com/mpcc/mpcc/internal/kmod"
+	"github.com/mpcc/mpcc/internal/vm"
 	"github.com/mpcc/mpcc/loader"
-	"github.com/mpcc/mpcc/pkg/kmod"
-	"github.com/mpcc/mpcc/pkg/report"
-	"github.com/mpcc/mpcc/pkg/scenario"
-	"github.com/mpcc/mpcc/pkg/scenario/result"
-	experiment "github.com/mpcc/mpcc/pkg/scenario/run"
-	"github.com/mpcc/mpcc/pkg/vm"
 )
 
 func newRunCommand() *cobra.Command {

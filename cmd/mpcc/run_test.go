@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	experiment "github.com/mpcc/mpcc/pkg/scenario/run"
+	experiment "github.com/mpcc/mpcc/internal/experiment/run"
 )
 
 // Progress comes out of the output of a virtual machine, in whatever parts it

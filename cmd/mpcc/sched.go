@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mpcc/mpcc/internal/kmod"
 	"github.com/mpcc/mpcc/loader"
-	"github.com/mpcc/mpcc/pkg/kmod"
 )
 
 func newSchedCommand() *cobra.Command {

@@ -17,8 +17,8 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"github.com/mpcc/mpcc/bpf/catalog"
 	"github.com/mpcc/mpcc/loader"
-	"github.com/mpcc/mpcc/pkg/catalog"
 	"github.com/mpcc/mpcc/pkg/steer"
 	"github.com/mpcc/mpcc/pkg/telemetry"
 )

@@ -11,8 +11,8 @@ import (
 	"os"
 	"strings"
 
+	"github.com/mpcc/mpcc/bpf/catalog"
 	"github.com/mpcc/mpcc/loader"
-	"github.com/mpcc/mpcc/pkg/catalog"
 )
 
 const benchFile = "docs/bench.json"
@@ -48,7 +48,7 @@ func main() {
 	if err := json.Unmarshal(raw, &b); err != nil {
 		log.Fatalf("%s: %v", benchFile, err)
 	}
-	fmt.Print(`<!-- Written by docs/gen from pkg/catalog; do not edit. -->
+	fmt.Print(`<!-- Written by docs/gen from bpf/catalog; do not edit. -->
 # The algorithms
 
 ## Congestion controls

@@ -26,11 +26,11 @@ import (
 	"golang.org/x/crypto/bcrypt"
 	"golang.org/x/sys/unix"
 
+	"github.com/mpcc/mpcc/bpf/catalog"
 	"github.com/mpcc/mpcc/bpf/obj"
+	"github.com/mpcc/mpcc/internal/experiment/lab"
 	"github.com/mpcc/mpcc/loader"
-	"github.com/mpcc/mpcc/pkg/catalog"
 	"github.com/mpcc/mpcc/pkg/mptcp"
-	"github.com/mpcc/mpcc/pkg/netlab"
 	"github.com/mpcc/mpcc/pkg/telemetry"
 )
 
@@ -65,13 +65,13 @@ func child(webConfig string) int {
 
 // running is an exporter of its own process and namespace.
 type running struct {
-	host   *netlab.Host
-	cmd    *netlab.Cmd
+	host   *lab.Host
+	cmd    *lab.Cmd
 	client http.Client
 	stderr bytes.Buffer
 }
 
-func start(t *testing.T, host *netlab.Host, webConfig string) *running {
+func start(t *testing.T, host *lab.Host, webConfig string) *running {
 	t.Helper()
 	exe, err := os.Executable()
 	if err != nil {
@@ -228,14 +228,14 @@ func load(t *testing.T) catalog.Entry {
 }
 
 // twoPaths is sender ═ receiver, over two links of 40 Mbit/s.
-func twoPaths(t *testing.T) (sender, receiver *netlab.Host, links [2]*netlab.Link) {
+func twoPaths(t *testing.T) (sender, receiver *lab.Host, links [2]*lab.Link) {
 	t.Helper()
-	lab, err := netlab.New()
+	l, err := lab.New()
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := lab.Close(); err != nil {
+		if err := l.Close(); err != nil {
 			t.Error(err)
 		}
 	})
@@ -245,24 +245,24 @@ func twoPaths(t *testing.T) (sender, receiver *netlab.Host, links [2]*netlab.Lin
 			t.Fatal(err)
 		}
 	}
-	sender, err = lab.Host("sender")
+	sender, err = l.Host("sender")
 	must(err)
-	receiver, err = lab.Host("receiver")
+	receiver, err = l.Host("receiver")
 	must(err)
 	for i := range links {
-		shape := netlab.Shape{Rate: 40e6}
-		links[i], err = lab.Link(sender, receiver, netlab.LinkOpts{AtoB: shape, BtoA: shape})
+		shape := lab.Shape{Rate: 40e6}
+		links[i], err = l.Link(sender, receiver, lab.LinkOpts{AtoB: shape, BtoA: shape})
 		must(err)
 	}
-	must(lab.Route())
-	limits := netlab.MPTCPLimits{Subflows: 2, AddAddrAccepted: 2}
+	must(l.Route())
+	limits := lab.MPTCPLimits{Subflows: 2, AddAddrAccepted: 2}
 	must(sender.MPTCP(limits))
-	must(receiver.MPTCP(limits, netlab.MPTCPEndpoint{Addr: links[1].Addr(receiver), Signal: true}))
+	must(receiver.MPTCP(limits, lab.MPTCPEndpoint{Addr: links[1].Addr(receiver), Signal: true}))
 	return sender, receiver, links
 }
 
 // price sets an energy profile on a host's interface.
-func price(t *testing.T, host *netlab.Host, iface string, p obj.MapsMpccEnergyProfile) {
+func price(t *testing.T, host *lab.Host, iface string, p obj.MapsMpccEnergyProfile) {
 	t.Helper()
 	ns, err := loader.NamedNetns(host.Namespace())
 	if err != nil {

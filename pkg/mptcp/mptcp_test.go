@@ -10,49 +10,49 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mpcc/mpcc/internal/experiment/lab"
 	"github.com/mpcc/mpcc/pkg/mptcp"
-	"github.com/mpcc/mpcc/pkg/netlab"
 )
 
 // twoPaths is sender ═ receiver, two links of the given rate.
 type twoPaths struct {
-	sender, receiver *netlab.Host
-	links            [2]*netlab.Link
+	sender, receiver *lab.Host
+	links            [2]*lab.Link
 }
 
 func newTwoPaths(t *testing.T, rate uint64) *twoPaths {
 	t.Helper()
-	lab, err := netlab.New()
+	l, err := lab.New()
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := lab.Close(); err != nil {
+		if err := l.Close(); err != nil {
 			t.Error(err)
 		}
 	})
 	p := &twoPaths{}
-	if p.sender, err = lab.Host("sender"); err != nil {
+	if p.sender, err = l.Host("sender"); err != nil {
 		t.Fatal(err)
 	}
-	if p.receiver, err = lab.Host("receiver"); err != nil {
+	if p.receiver, err = l.Host("receiver"); err != nil {
 		t.Fatal(err)
 	}
 	for i := range p.links {
-		shape := netlab.Shape{Rate: rate}
-		p.links[i], err = lab.Link(p.sender, p.receiver, netlab.LinkOpts{AtoB: shape, BtoA: shape})
+		shape := lab.Shape{Rate: rate}
+		p.links[i], err = l.Link(p.sender, p.receiver, lab.LinkOpts{AtoB: shape, BtoA: shape})
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := lab.Route(); err != nil {
+	if err := l.Route(); err != nil {
 		t.Fatal(err)
 	}
-	limits := netlab.MPTCPLimits{Subflows: 2, AddAddrAccepted: 2}
+	limits := lab.MPTCPLimits{Subflows: 2, AddAddrAccepted: 2}
 	if err := p.sender.MPTCP(limits); err != nil {
 		t.Fatal(err)
 	}
-	announced := netlab.MPTCPEndpoint{Addr: p.links[1].Addr(p.receiver), Signal: true}
+	announced := lab.MPTCPEndpoint{Addr: p.links[1].Addr(p.receiver), Signal: true}
 	if err := p.receiver.MPTCP(limits, announced); err != nil {
 		t.Fatal(err)
 	}

@@ -10,18 +10,18 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mpcc/mpcc/internal/experiment/lab"
 	"github.com/mpcc/mpcc/pkg/mptcp"
 	"github.com/mpcc/mpcc/pkg/mptcp/pmtest"
-	"github.com/mpcc/mpcc/pkg/netlab"
 )
 
 // set makes endpoints of the sender's two addresses, in that order, by ip mptcp.
-func (p *twoPaths) set(t *testing.T, flags ...netlab.MPTCPEndpoint) {
+func (p *twoPaths) set(t *testing.T, flags ...lab.MPTCPEndpoint) {
 	t.Helper()
 	for i := range flags {
 		flags[i].Addr = p.links[i].Addr(p.sender)
 	}
-	if err := p.sender.MPTCP(netlab.MPTCPLimits{Subflows: 2, AddAddrAccepted: 2}, flags...); err != nil {
+	if err := p.sender.MPTCP(lab.MPTCPLimits{Subflows: 2, AddAddrAccepted: 2}, flags...); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -48,7 +48,7 @@ func (p *twoPaths) setBackup(t *testing.T, e mptcp.Endpoint, backup bool) {
 
 func TestEndpointFlags(t *testing.T) {
 	p := newTwoPaths(t, 0)
-	p.set(t, netlab.MPTCPEndpoint{Subflow: true, Fullmesh: true}, netlab.MPTCPEndpoint{Signal: true, Backup: true})
+	p.set(t, lab.MPTCPEndpoint{Subflow: true, Fullmesh: true}, lab.MPTCPEndpoint{Signal: true, Backup: true})
 	want := []mptcp.Endpoint{
 		{ID: 1, Addr: p.links[0].Addr(p.sender), Flags: mptcp.EndpointSubflow | mptcp.EndpointFullmesh},
 		{ID: 2, Addr: p.links[1].Addr(p.sender), Flags: mptcp.EndpointSignal | mptcp.EndpointBackup},
@@ -114,7 +114,7 @@ func (p *twoPaths) moved(t *testing.T, conn *net.TCPConn, path int) uint64 {
 // A path whose endpoint is a backup falls silent in both directions, and comes back.
 func TestBackupFallsSilent(t *testing.T) {
 	p := newTwoPaths(t, 20e6)
-	p.set(t, netlab.MPTCPEndpoint{}, netlab.MPTCPEndpoint{})
+	p.set(t, lab.MPTCPEndpoint{}, lab.MPTCPEndpoint{})
 	ln := p.listen(t)
 	conn := p.dial(t, ln, "cubic", mptcp.Dial)
 	peer, err := ln.Accept()

@@ -3,7 +3,9 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
 	"os"
@@ -11,8 +13,15 @@ import (
 
 	"github.com/cilium/ebpf"
 
-	"github.com/mpcc/mpcc/pkg/catalog"
+	"github.com/mpcc/mpcc/bpf/catalog"
+	"github.com/mpcc/mpcc/bpf/obj"
 )
+
+//go:embed cubic.o
+var cubicObject []byte
+
+//go:embed empty.o
+var emptyObject []byte
 
 // cell is one comparison: controls that take turns under the same conditions.
 type cell struct {
@@ -41,13 +50,22 @@ type bench struct {
 // prepare attaches the references and the entries, and builds the networks.
 func (b *bench) prepare(entries []catalog.Entry) error {
 	b.algorithms = map[string]*algorithm{}
-	err := errors.Join(b.attach(yardstick, LoadCubic), b.attach(empty, LoadEmpty))
-	if err != nil {
-		return err
+	for name, file := range map[string][]byte{yardstick: cubicObject, empty: emptyObject} {
+		spec, err := ebpf.LoadCollectionSpecFromReader(bytes.NewReader(file))
+		if err != nil {
+			return err
+		}
+		if err := b.attach(name, spec); err != nil {
+			return err
+		}
 	}
 	var names []string
 	for _, e := range entries {
-		if err := b.attach(e.Name, e.Spec); err != nil {
+		spec, err := obj.Load(e.Kind, e.Name, obj.Stock)
+		if err != nil {
+			return err
+		}
+		if err := b.attach(e.Name, spec); err != nil {
 			return err
 		}
 		names = append(names, e.Name)
@@ -78,11 +96,7 @@ func (b *bench) prepare(entries []catalog.Entry) error {
 	return nil
 }
 
-func (b *bench) attach(name string, load func() (*ebpf.CollectionSpec, error)) error {
-	spec, err := load()
-	if err != nil {
-		return err
-	}
+func (b *bench) attach(name string, spec *ebpf.CollectionSpec) error {
 	a, err := attach(name, spec)
 	if err != nil {
 		return err

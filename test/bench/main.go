@@ -18,7 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/mpcc/mpcc/pkg/catalog"
+	"github.com/mpcc/mpcc/bpf/catalog"
 )
 
 // The references that the catalog's controls are compared with.

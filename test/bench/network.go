@@ -14,8 +14,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/mpcc/mpcc/internal/experiment/lab"
 	"github.com/mpcc/mpcc/pkg/mptcp"
-	"github.com/mpcc/mpcc/pkg/netlab"
 )
 
 func (n *network) close() error { return errors.Join(n.listener.Close(), n.lab.Close()) }
@@ -26,11 +26,11 @@ const maxPaths = 8
 // network is a sender and a receiver with maxPaths paths between them. The sender opens one subflow to
 // each of the receiver's addresses that is announced.
 type network struct {
-	lab      *netlab.Lab
-	sender   *netlab.Host
-	receiver *netlab.Host
+	lab      *lab.Lab
+	sender   *lab.Host
+	receiver *lab.Host
 	listener *mptcp.Listener // on all of the receiver's addresses: later subflows need it too
-	paths    []*netlab.Link  // ends at the receiver
+	paths    []*lab.Link     // ends at the receiver
 	rate     uint64          // bit/s of the paths in use together; 0: unlimited
 	subflows int             // that are set up at present
 }
@@ -61,7 +61,7 @@ func newQueued(rate uint64) (*network, error) {
 		if err != nil {
 			return err
 		}
-		if _, err := n.lab.Link(n.sender, router, netlab.LinkOpts{}); err != nil {
+		if _, err := n.lab.Link(n.sender, router, lab.LinkOpts{}); err != nil {
 			return err
 		}
 		for range maxPaths {
@@ -74,7 +74,7 @@ func newQueued(rate uint64) (*network, error) {
 }
 
 func (n *network) build(links func() error) (err error) {
-	if n.lab, err = netlab.New(); err != nil {
+	if n.lab, err = lab.New(); err != nil {
 		return err
 	}
 	if n.sender, err = n.lab.Host("sender"); err == nil {
@@ -98,8 +98,8 @@ func (n *network) build(links func() error) (err error) {
 	return nil
 }
 
-func (n *network) link(from *netlab.Host) error {
-	link, err := n.lab.Link(from, n.receiver, netlab.LinkOpts{})
+func (n *network) link(from *lab.Host) error {
+	link, err := n.lab.Link(from, n.receiver, lab.LinkOpts{})
 	n.paths = append(n.paths, link)
 	return err
 }
@@ -109,19 +109,19 @@ func (n *network) use(subflows int) error {
 	if n.subflows == subflows {
 		return nil
 	}
-	var announced []netlab.MPTCPEndpoint
+	var announced []lab.MPTCPEndpoint
 	for i, path := range n.paths[:subflows] {
 		if i > 0 {
-			announced = append(announced, netlab.MPTCPEndpoint{Addr: path.Addr(n.receiver), Signal: true})
+			announced = append(announced, lab.MPTCPEndpoint{Addr: path.Addr(n.receiver), Signal: true})
 		}
 		if n.rate == 0 {
 			continue
 		}
-		if err := path.Set(netlab.AtoB, netlab.Shape{Rate: n.rate / uint64(subflows)}); err != nil {
+		if err := path.Set(lab.AtoB, lab.Shape{Rate: n.rate / uint64(subflows)}); err != nil {
 			return err
 		}
 	}
-	limits := netlab.MPTCPLimits{Subflows: maxPaths, AddAddrAccepted: maxPaths}
+	limits := lab.MPTCPLimits{Subflows: maxPaths, AddAddrAccepted: maxPaths}
 	if err := errors.Join(n.sender.MPTCP(limits), n.receiver.MPTCP(limits, announced...)); err != nil {
 		return err
 	}

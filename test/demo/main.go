@@ -17,7 +17,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/mpcc/mpcc/pkg/vm"
+	"github.com/mpcc/mpcc/internal/vm"
 )
 
 // vmKernel is what the demo boots where the machine's own kernel will not do.

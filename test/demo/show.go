@@ -16,8 +16,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/mpcc/mpcc/internal/experiment/lab"
 	"github.com/mpcc/mpcc/pkg/mptcp"
-	"github.com/mpcc/mpcc/pkg/netlab"
 )
 
 const (
@@ -32,8 +32,8 @@ const (
 
 // The two paths, as a sender with Wi-Fi and LTE has them.
 var (
-	wlan = netlab.Shape{Rate: 30e6, Delay: 10 * time.Millisecond, Queue: 60}
-	lte  = netlab.Shape{Rate: 15e6, Delay: 30 * time.Millisecond, Queue: 90}
+	wlan = lab.Shape{Rate: 30e6, Delay: 10 * time.Millisecond, Queue: 60}
+	lte  = lab.Shape{Rate: 15e6, Delay: 30 * time.Millisecond, Queue: 90}
 )
 
 // The interfaces' energy profiles, as mpcc energy show lists them.
@@ -137,29 +137,29 @@ func (s *stage) mountBPF() error {
 //	        wlan0 30 Mbit/s, 10 ms
 //	phone ══════════════════════════ server
 //	        lte0  15 Mbit/s, 30 ms
-func (s *stage) network() (phone, server *netlab.Host, to netip.Addr, err error) {
-	lab, err := netlab.New()
+func (s *stage) network() (phone, server *lab.Host, to netip.Addr, err error) {
+	l, err := lab.New()
 	if err != nil {
 		return nil, nil, to, err
 	}
-	s.later(lab.Close)
-	if phone, err = lab.Host("phone"); err != nil {
+	s.later(l.Close)
+	if phone, err = l.Host("phone"); err != nil {
 		return nil, nil, to, err
 	}
-	if server, err = lab.Host("server"); err != nil {
+	if server, err = l.Host("server"); err != nil {
 		return nil, nil, to, err
 	}
 	paths := []struct {
 		name  string
-		shape netlab.Shape
+		shape lab.Shape
 	}{{"wlan0", wlan}, {"lte0", lte}}
-	netem := netlab.Has("netem")
+	netem := lab.Has("netem")
 	var addrs, peers []netip.Addr
 	for _, p := range paths {
 		if netem != nil {
 			p.shape.Delay = 0
 		}
-		k, err := lab.Link(phone, server, netlab.LinkOpts{Name: p.name, AtoB: p.shape, BtoA: p.shape})
+		k, err := l.Link(phone, server, lab.LinkOpts{Name: p.name, AtoB: p.shape, BtoA: p.shape})
 		if err != nil {
 			return nil, nil, to, err
 		}
@@ -169,11 +169,11 @@ func (s *stage) network() (phone, server *netlab.Host, to netip.Addr, err error)
 	if netem != nil {
 		fmt.Printf("the paths have their rates but no delay: %v\n", netem)
 	}
-	if err := lab.Route(); err != nil {
+	if err := l.Route(); err != nil {
 		return nil, nil, to, err
 	}
-	limits := netlab.MPTCPLimits{Subflows: 1}
-	if err := phone.MPTCP(limits, netlab.MPTCPEndpoint{Addr: addrs[1], Subflow: true}); err != nil {
+	limits := lab.MPTCPLimits{Subflows: 1}
+	if err := phone.MPTCP(limits, lab.MPTCPEndpoint{Addr: addrs[1], Subflow: true}); err != nil {
 		return nil, nil, to, err
 	}
 	if err := server.MPTCP(limits); err != nil {
@@ -183,7 +183,7 @@ func (s *stage) network() (phone, server *netlab.Host, to netip.Addr, err error)
 }
 
 // transfer moves the content from phone to server and shows the subflows meanwhile.
-func (s *stage) transfer(ctx context.Context, phone, server *netlab.Host, to netip.Addr) error {
+func (s *stage) transfer(ctx context.Context, phone, server *lab.Host, to netip.Addr) error {
 	var ln *mptcp.Listener
 	err := server.Do(func() (err error) {
 		ln, err = mptcp.Listen(netip.AddrPortFrom(netip.IPv4Unspecified(), port), "")

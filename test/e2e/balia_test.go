@@ -12,8 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/mpcc/mpcc/internal/experiment/lab"
 	"github.com/mpcc/mpcc/pkg/mptcp"
-	"github.com/mpcc/mpcc/pkg/netlab"
 )
 
 // What a loss takes of the window, by the kernel's own numbers, on two paths
@@ -34,7 +34,7 @@ func TestBaliaDecrease(t *testing.T) {
 	load(t, "balia", "lia")
 	var looks []*lossLook
 	for _, cc := range []string{"balia", "lia"} {
-		n := newTwoPaths(t, [2]netlab.Shape{
+		n := newTwoPaths(t, [2]lab.Shape{
 			{Delay: 20 * time.Millisecond, Loss: 0.2},
 			{Delay: 20 * time.Millisecond, Loss: 0.2},
 		})

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mpcc/mpcc/internal/experiment/lab"
 	"github.com/mpcc/mpcc/pkg/mptcp"
-	"github.com/mpcc/mpcc/pkg/netlab"
 )
 
 // The set-up of the CDD paper, a receive buffer of some 100 segments, on paths
@@ -42,7 +42,7 @@ func TestCDDOutOfOrder(t *testing.T) {
 	}
 	flows := map[string]*flow{}
 	for _, cc := range []string{"cdd", "lia"} {
-		n := newTwoPaths(t, [2]netlab.Shape{
+		n := newTwoPaths(t, [2]lab.Shape{
 			{Rate: 4e6, Delay: 10 * time.Millisecond, Queue: 10},
 			{Rate: 2e6, Delay: 20 * time.Millisecond, Queue: 100},
 		})

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mpcc/mpcc/internal/experiment/lab"
 	"github.com/mpcc/mpcc/pkg/mptcp"
-	"github.com/mpcc/mpcc/pkg/netlab"
 )
 
 // Two paths, one of which loses more:
@@ -39,7 +39,7 @@ func TestCoupledLeavesTheLossierPath(t *testing.T) {
 	}
 	flows := map[string]*flow{}
 	for _, cc := range []string{"coupled", "lia"} {
-		n := newTwoPaths(t, [2]netlab.Shape{
+		n := newTwoPaths(t, [2]lab.Shape{
 			{Delay: 20 * time.Millisecond, Loss: 0.2},
 			{Delay: 20 * time.Millisecond, Loss: 1},
 		})

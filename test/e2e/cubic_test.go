@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mpcc/mpcc/pkg/netlab"
+	"github.com/mpcc/mpcc/internal/experiment/lab"
 )
 
 // Two subflows against one CUBIC TCP at the bottleneck of the mpCUBIC paper,
@@ -24,7 +24,7 @@ func TestMPCubicFairness(t *testing.T) {
 	load(t, "mpcubic")
 	var contests []*contest
 	for range 2 {
-		n := newSharedBottleneck(t, netlab.Shape{Rate: 25e6, Delay: 50 * time.Millisecond, Queue: 206})
+		n := newSharedBottleneck(t, lab.Shape{Rate: 25e6, Delay: 50 * time.Millisecond, Queue: 206})
 		contests = append(contests, n.contend(t, "mpcubic", "cubic"))
 	}
 	time.Sleep(settle)

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mpcc/mpcc/pkg/netlab"
+	"github.com/mpcc/mpcc/internal/experiment/lab"
 )
 
 // DWC on paths that share nothing and are unlike:
@@ -34,7 +34,7 @@ func TestDWCDisjoint(t *testing.T) {
 	controls := []string{"reno", "lia", "dwc"}
 	nets := map[string]twoPaths{}
 	for _, cc := range controls {
-		nets[cc] = newTwoPaths(t, [2]netlab.Shape{
+		nets[cc] = newTwoPaths(t, [2]lab.Shape{
 			{Rate: 10e6, Delay: 5 * time.Millisecond, Queue: 17},
 			{Rate: 10e6, Delay: 25 * time.Millisecond, Queue: 41},
 		})

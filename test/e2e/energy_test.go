@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mpcc/mpcc/internal/experiment/lab"
 	"github.com/mpcc/mpcc/pkg/mptcp"
-	"github.com/mpcc/mpcc/pkg/netlab"
 )
 
 // The energy of a connection whose two subflows share an interface:
@@ -24,25 +24,25 @@ import (
 // kernel counts, and from the time that the transfer takes.
 func TestEnergy(t *testing.T) {
 	load(t, "lia")
-	lab := newLab(t)
-	client, server, router := addHost(t, lab, "client"), addHost(t, lab, "server"), addRouter(t, lab, "router")
-	access := addLink(t, lab, client, router, netlab.Shape{})
-	var paths [2]*netlab.Link
+	l := newLab(t)
+	client, server, router := addHost(t, l, "client"), addHost(t, l, "server"), addRouter(t, l, "router")
+	access := addLink(t, l, client, router, lab.Shape{})
+	var paths [2]*lab.Link
 	for i := range paths {
-		paths[i] = addLink(t, lab, router, server, netlab.Shape{Rate: 10e6, Delay: 10 * time.Millisecond, Queue: 33})
+		paths[i] = addLink(t, l, router, server, lab.Shape{Rate: 10e6, Delay: 10 * time.Millisecond, Queue: 33})
 	}
-	route(t, lab)
+	route(t, l)
 	accept(t, client)
 	announce(t, server, paths[1].Addr(server))
 
 	// price sets a profile, in mW/Mbps and mW.
-	price := func(h *netlab.Host, link *netlab.Link, uplink, downlink, base float64) {
+	price := func(h *lab.Host, link *lab.Link, uplink, downlink, base float64) {
 		t.Helper()
 		mpcc(t, "energy", "set", link.Interface(h), "--netns", h.Namespace(), "--uplink", fmt.Sprint(uplink),
 			"--downlink", fmt.Sprint(downlink), "--base", fmt.Sprint(base))
 	}
 	// joules is the energy of a host's link in all.
-	joules := func(h *netlab.Host, link *netlab.Link) float64 {
+	joules := func(h *lab.Host, link *lab.Link) float64 {
 		return readStatus(t).total(h, link.Interface(h), "lia").Joules
 	}
 	// move makes a connection, transfers content, and waits until it is closed.

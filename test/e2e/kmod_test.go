@@ -6,7 +6,9 @@ package e2e
 
 import (
 	"bufio"
+	"bytes"
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
 	"io"
@@ -31,13 +33,14 @@ import (
 	"github.com/cilium/ebpf/link"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/mpcc/mpcc/bpf/catalog"
+	"github.com/mpcc/mpcc/bpf/obj"
+	"github.com/mpcc/mpcc/internal/experiment/lab"
 	"github.com/mpcc/mpcc/loader"
-	"github.com/mpcc/mpcc/pkg/catalog"
 	"github.com/mpcc/mpcc/pkg/mptcp"
-	"github.com/mpcc/mpcc/pkg/netlab"
 )
 
-// What the kernel says of itself on its console fails the whole run: see pkg/vm.
+// What the kernel says of itself on its console fails the whole run: see internal/vm.
 
 // memoryUse is what must be the same again when schedulers, their connections and the module are gone.
 func memoryUse(t *testing.T) map[string]int {
@@ -130,7 +133,7 @@ func sameMemory(t *testing.T, before map[string]int) {
 }
 
 // schedule has new connections of the hosts run under a scheduler.
-func schedule(t *testing.T, name string, hosts ...*netlab.Host) {
+func schedule(t *testing.T, name string, hosts ...*lab.Host) {
 	t.Helper()
 	for _, h := range hosts {
 		if err := h.Sysctl("net.mptcp.scheduler", name); err != nil {
@@ -148,14 +151,26 @@ func rmmodRefused(t *testing.T) {
 	}
 }
 
-// attachSimplest attaches a scheduler without mpcc's doing: that of test/e2e/bpf.
+//go:embed simplest.o
+var simplestObject []byte
+
+// loadSimplest parses the scheduler of test/e2e/bpf.
+func loadSimplest() (*ebpf.CollectionSpec, error) {
+	return ebpf.LoadCollectionSpecFromReader(bytes.NewReader(simplestObject))
+}
+
+// attachSimplest attaches a scheduler without mpcc's doing.
 func attachSimplest() (detach func(), err error) {
-	var objects SimplestObjects
-	if err := LoadSimplestObjects(&objects, nil); err != nil {
+	spec, err := loadSimplest()
+	if err != nil {
 		return nil, err
 	}
-	defer objects.Close()
-	l, err := link.AttachStructOps(link.StructOpsOptions{Map: objects.Simplest})
+	coll, err := ebpf.NewCollection(spec)
+	if err != nil {
+		return nil, err
+	}
+	defer coll.Close()
+	l, err := link.AttachStructOps(link.StructOpsOptions{Map: coll.Maps["simplest"]})
 	if err != nil {
 		return nil, err
 	}
@@ -174,7 +189,7 @@ func attachScheduler(t *testing.T) (detach func()) {
 // The module comes and goes a hundred times, each time with a scheduler, a connection and its data.
 func TestModuleRounds(t *testing.T) {
 	const rounds = 100
-	n := newTwoPaths(t, [2]netlab.Shape{})
+	n := newTwoPaths(t, [2]lab.Shape{})
 	round := func() {
 		must(t, "modprobe", module)
 		detach := attachScheduler(t)
@@ -234,8 +249,8 @@ func TestModuleOutlivesLoader(t *testing.T) {
 	if line, err := bufio.NewReader(out).ReadString('\n'); line != "attached\n" {
 		t.Fatalf("the loader says %q, %v", line, err)
 	}
-	n := newTwoPaths(t, [2]netlab.Shape{{Rate: 10e6}, {Rate: 10e6}})
-	for _, h := range []*netlab.Host{n.client, n.server} {
+	n := newTwoPaths(t, [2]lab.Shape{{Rate: 10e6}, {Rate: 10e6}})
+	for _, h := range []*lab.Host{n.client, n.server} {
 		// A connection closed with data on its way stays for so many seconds.
 		if err := h.Sysctl("net.mptcp.close_timeout", "1"); err != nil {
 			t.Fatal(err)
@@ -297,8 +312,8 @@ func TestModuleChurn(t *testing.T) {
 	before := settledMemory(t)
 	withSchedulers(t)
 	detach := attachScheduler(t)
-	shape := netlab.Shape{Delay: 2 * time.Millisecond, Loss: 2}
-	n := newTwoPaths(t, [2]netlab.Shape{shape, shape})
+	shape := lab.Shape{Delay: 2 * time.Millisecond, Loss: 2}
+	n := newTwoPaths(t, [2]lab.Shape{shape, shape})
 	schedule(t, "simplest", n.client, n.server)
 
 	var ln *mptcp.Listener
@@ -441,7 +456,7 @@ func TestModuleRules(t *testing.T) {
 		return strings.Join(refused.Log, "\n")
 	}
 	writes := func(field string) string {
-		s, err := LoadSimplest()
+		s, err := loadSimplest()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -466,7 +481,7 @@ func TestModuleRules(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	redundant, err := entry.Spec()
+	redundant, err := obj.Load(entry.Kind, entry.Name, obj.Stock)
 	if err != nil {
 		t.Fatal(err)
 	}

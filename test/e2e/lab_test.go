@@ -21,8 +21,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mpcc/mpcc/internal/experiment/lab"
 	"github.com/mpcc/mpcc/pkg/mptcp"
-	"github.com/mpcc/mpcc/pkg/netlab"
 )
 
 // mpcc runs a command of mpcc as a user would and returns what it printed.
@@ -64,7 +64,7 @@ func traces(t *testing.T) map[string]string {
 	t.Helper()
 	found := map[string]string{}
 	for _, pattern := range []string{
-		"/sys/fs/bpf/*", "/run/netns/*", "/run/mpcc/defaults.json*", "/run/mpcc/netlab/*", "/sys/class/net/*",
+		"/sys/fs/bpf/*", "/run/netns/*", "/run/mpcc/defaults.json*", "/run/mpcc/lab/*", "/sys/class/net/*",
 	} {
 		paths, err := filepath.Glob(pattern)
 		if err != nil {
@@ -179,12 +179,12 @@ func readStatus(t *testing.T) status {
 }
 
 // of picks the live subflows of a host.
-func (s status) of(h *netlab.Host) []live {
+func (s status) of(h *lab.Host) []live {
 	return slices.DeleteFunc(slices.Clone(s.Subflows), func(f live) bool { return f.Netns != h.Namespace() })
 }
 
 // total picks a host's total; nothing has been counted where there is none.
-func (s status) total(h *netlab.Host, iface, cc string) total {
+func (s status) total(h *lab.Host, iface, cc string) total {
 	for _, sum := range s.Totals {
 		if sum.Netns == h.Namespace() && sum.Interface == iface && sum.CC == cc {
 			return sum
@@ -193,32 +193,32 @@ func (s status) total(h *netlab.Host, iface, cc string) total {
 	return total{}
 }
 
-func newLab(t *testing.T) *netlab.Lab {
+func newLab(t *testing.T) *lab.Lab {
 	t.Helper()
-	lab, err := netlab.New()
+	l, err := lab.New()
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := lab.Close(); err != nil {
+		if err := l.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	return lab
+	return l
 }
 
-func addHost(t *testing.T, lab *netlab.Lab, name string) *netlab.Host {
+func addHost(t *testing.T, l *lab.Lab, name string) *lab.Host {
 	t.Helper()
-	h, err := lab.Host(name)
+	h, err := l.Host(name)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return h
 }
 
-func addRouter(t *testing.T, lab *netlab.Lab, name string) *netlab.Host {
+func addRouter(t *testing.T, l *lab.Lab, name string) *lab.Host {
 	t.Helper()
-	h, err := lab.Router(name)
+	h, err := l.Router(name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -226,9 +226,9 @@ func addRouter(t *testing.T, lab *netlab.Lab, name string) *netlab.Host {
 }
 
 // addLink links from and to. There it has the shape, back only its delay.
-func addLink(t *testing.T, lab *netlab.Lab, from, to *netlab.Host, there netlab.Shape) *netlab.Link {
+func addLink(t *testing.T, l *lab.Lab, from, to *lab.Host, there lab.Shape) *lab.Link {
 	t.Helper()
-	link, err := lab.Link(from, to, netlab.LinkOpts{AtoB: there, BtoA: netlab.Shape{Delay: there.Delay}})
+	link, err := l.Link(from, to, lab.LinkOpts{AtoB: there, BtoA: lab.Shape{Delay: there.Delay}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -236,33 +236,33 @@ func addLink(t *testing.T, lab *netlab.Lab, from, to *netlab.Host, there netlab.
 }
 
 // route ends the making of a lab.
-func route(t *testing.T, lab *netlab.Lab) {
+func route(t *testing.T, l *lab.Lab) {
 	t.Helper()
-	if err := lab.Route(); err != nil {
+	if err := l.Route(); err != nil {
 		t.Fatal(err)
 	}
-	if missing := lab.Missing(); len(missing) > 0 {
+	if missing := l.Missing(); len(missing) > 0 {
 		t.Fatal(missing)
 	}
 }
 
 // announce makes h announce an address to its MPTCP peers, or none with the
 // zero address; peers that accept join it by a second subflow.
-func announce(t *testing.T, h *netlab.Host, addr netip.Addr) {
+func announce(t *testing.T, h *lab.Host, addr netip.Addr) {
 	t.Helper()
-	var endpoints []netlab.MPTCPEndpoint
+	var endpoints []lab.MPTCPEndpoint
 	if addr.IsValid() {
-		endpoints = append(endpoints, netlab.MPTCPEndpoint{Addr: addr, Signal: true})
+		endpoints = append(endpoints, lab.MPTCPEndpoint{Addr: addr, Signal: true})
 	}
-	if err := h.MPTCP(netlab.MPTCPLimits{Subflows: 1}, endpoints...); err != nil {
+	if err := h.MPTCP(lab.MPTCPLimits{Subflows: 1}, endpoints...); err != nil {
 		t.Fatal(err)
 	}
 }
 
 // accept makes h join an address that its peer announces.
-func accept(t *testing.T, h *netlab.Host) {
+func accept(t *testing.T, h *lab.Host) {
 	t.Helper()
-	if err := h.MPTCP(netlab.MPTCPLimits{Subflows: 1, AddAddrAccepted: 1}); err != nil {
+	if err := h.MPTCP(lab.MPTCPLimits{Subflows: 1, AddAddrAccepted: 1}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -273,20 +273,20 @@ func accept(t *testing.T, h *netlab.Host) {
 //	client ─┤              ├─ server
 //	        └── paths[1] ──┘
 type twoPaths struct {
-	client, server *netlab.Host
-	paths          [2]*netlab.Link
+	client, server *lab.Host
+	paths          [2]*lab.Link
 }
 
 // newTwoPaths shapes the way from client to server. Connections of the client
 // to paths[0] get a second subflow over paths[1].
-func newTwoPaths(t *testing.T, shapes [2]netlab.Shape) twoPaths {
+func newTwoPaths(t *testing.T, shapes [2]lab.Shape) twoPaths {
 	t.Helper()
-	lab := newLab(t)
-	n := twoPaths{client: addHost(t, lab, "client"), server: addHost(t, lab, "server")}
+	l := newLab(t)
+	n := twoPaths{client: addHost(t, l, "client"), server: addHost(t, l, "server")}
 	for i, shape := range shapes {
-		n.paths[i] = addLink(t, lab, n.client, n.server, shape)
+		n.paths[i] = addLink(t, l, n.client, n.server, shape)
 	}
-	route(t, lab)
+	route(t, l)
 	accept(t, n.client)
 	announce(t, n.server, n.paths[1].Addr(n.server))
 	return n
@@ -319,7 +319,7 @@ type pair struct {
 }
 
 // connect connects from and to. dial is mptcp.Dial or mptcp.DialTCP.
-func connect(t *testing.T, from, to *netlab.Host, addr netip.Addr,
+func connect(t *testing.T, from, to *lab.Host, addr netip.Addr,
 	dial func(context.Context, netip.AddrPort, string) (*net.TCPConn, error), cc, serverCC string) pair {
 	t.Helper()
 	p := pair{received: new(atomic.Int64)}
@@ -448,13 +448,13 @@ func (x transfer) done() bool { return len(x.sent) > 0 }
 
 // sockets is what ss shows of a host's TCP connections: each subflow, by its
 // own addresses.
-func sockets(t *testing.T, h *netlab.Host) map[netip.AddrPort]netlab.Socket {
+func sockets(t *testing.T, h *lab.Host) map[netip.AddrPort]lab.Socket {
 	t.Helper()
 	all, err := h.Sockets(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	found := map[netip.AddrPort]netlab.Socket{}
+	found := map[netip.AddrPort]lab.Socket{}
 	for _, s := range all {
 		if s.Proto == "tcp" && s.State == "ESTAB" {
 			found[s.Local] = s

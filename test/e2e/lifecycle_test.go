@@ -20,8 +20,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/mpcc/mpcc/internal/experiment/lab"
 	"github.com/mpcc/mpcc/pkg/mptcp"
-	"github.com/mpcc/mpcc/pkg/netlab"
 )
 
 // prints fails the test unless mpcc prints what the pattern describes.
@@ -58,8 +58,8 @@ func TestLifeUnderTraffic(t *testing.T) {
 	earlier := structOps(t)["dts"]
 	// Long enough for all commands, also in emulation.
 	const bytes = 90 << 20
-	shape := netlab.Shape{Rate: 15e6, Delay: 10 * time.Millisecond, Queue: 100}
-	n := newTwoPaths(t, [2]netlab.Shape{shape, shape})
+	shape := lab.Shape{Rate: 15e6, Delay: 10 * time.Millisecond, Queue: 100}
+	n := newTwoPaths(t, [2]lab.Shape{shape, shape})
 	mpcc(t, "load", "dts")
 	p := n.connect(t, "dts", "")
 	x := p.transfer(bytes)
@@ -110,7 +110,7 @@ func TestLifeUnderTraffic(t *testing.T) {
 	}
 }
 
-func acked(t *testing.T, h *netlab.Host) (bytes uint64) {
+func acked(t *testing.T, h *lab.Host) (bytes uint64) {
 	t.Helper()
 	for _, f := range readStatus(t).of(h) {
 		bytes += f.BytesAcked
@@ -123,8 +123,8 @@ func acked(t *testing.T, h *netlab.Host) (bytes uint64) {
 func TestOneKernelDefaultOfNamespaces(t *testing.T) {
 	untouched(t)
 	earlier := structOps(t)["dts"]
-	n := newTwoPaths(t, [2]netlab.Shape{})
-	hosts := []*netlab.Host{n.client, n.server}
+	n := newTwoPaths(t, [2]lab.Shape{})
+	hosts := []*lab.Host{n.client, n.server}
 	mpcc(t, "load", "dts", "--default", "--netns", n.client.Namespace()+","+n.server.Namespace())
 	// With the connection ends its listener, which holds programs too.
 	t.Run("connection", func(t *testing.T) {

@@ -15,8 +15,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/mpcc/mpcc/internal/experiment/lab"
 	"github.com/mpcc/mpcc/pkg/mptcp"
-	"github.com/mpcc/mpcc/pkg/netlab"
 )
 
 // Two paths whose queues hold two bandwidth-delay products and more:
@@ -24,13 +24,13 @@ import (
 //	        ┌── 20 Mbit/s, 20 ms, queue 66 ──┐
 //	client ─┤                                ├─ server
 //	        └── 20 Mbit/s, 20 ms, queue 66 ──┘
-var twin = [2]netlab.Shape{
+var twin = [2]lab.Shape{
 	{Rate: 20e6, Delay: 10 * time.Millisecond, Queue: 66},
 	{Rate: 20e6, Delay: 10 * time.Millisecond, Queue: 66},
 }
 
 // shows waits until mpcc shows of the client what ok asks for.
-func shows(t *testing.T, client *netlab.Host, what string, ok func([]live) bool) []live {
+func shows(t *testing.T, client *lab.Host, what string, ok func([]live) bool) []live {
 	t.Helper()
 	var shown []live
 	if !eventually(15*time.Second, func() bool {
@@ -70,11 +70,11 @@ func TestSubflowJoinsAndLeaves(t *testing.T) {
 	load(t, "lia")
 	n := newTwoPaths(t, twin)
 	second := func(addrs ...netip.Addr) {
-		var endpoints []netlab.MPTCPEndpoint
+		var endpoints []lab.MPTCPEndpoint
 		for _, addr := range addrs {
-			endpoints = append(endpoints, netlab.MPTCPEndpoint{Addr: addr, Subflow: true})
+			endpoints = append(endpoints, lab.MPTCPEndpoint{Addr: addr, Subflow: true})
 		}
-		if err := n.client.MPTCP(netlab.MPTCPLimits{Subflows: 1}, endpoints...); err != nil {
+		if err := n.client.MPTCP(lab.MPTCPLimits{Subflows: 1}, endpoints...); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -110,8 +110,8 @@ func TestBackupSubflow(t *testing.T) {
 	load(t, "lia")
 	n := newTwoPaths(t, twin)
 	announce(t, n.server, netip.Addr{})
-	if err := n.client.MPTCP(netlab.MPTCPLimits{Subflows: 1},
-		netlab.MPTCPEndpoint{Addr: n.paths[1].Addr(n.client), Subflow: true, Backup: true}); err != nil {
+	if err := n.client.MPTCP(lab.MPTCPLimits{Subflows: 1},
+		lab.MPTCPEndpoint{Addr: n.paths[1].Addr(n.client), Subflow: true, Backup: true}); err != nil {
 		t.Fatal(err)
 	}
 	p := n.connect(t, "lia", "")
@@ -131,7 +131,7 @@ func TestBackupSubflow(t *testing.T) {
 
 	// The first path swallows everything. After four timeouts (net.mptcp's
 	// stale_loss_cnt) the kernel gives it up: the backup takes over, with alpha 1.
-	if err := n.paths[0].Set(netlab.AtoB, netlab.Shape{Loss: 100}); err != nil {
+	if err := n.paths[0].Set(lab.AtoB, lab.Shape{Loss: 100}); err != nil {
 		t.Fatal(err)
 	}
 	had := p.received.Load()
@@ -220,14 +220,14 @@ func TestSwitchLiveConnection(t *testing.T) {
 // their goodput: 10 %.
 func TestSinglePathIsReno(t *testing.T) {
 	load(t, "lia", "olia", "dts")
-	lab := newLab(t)
+	l := newLab(t)
 	names := []string{"reno", "lia", "olia", "dts"}
 	var flows []pair
 	for _, cc := range names {
-		sender, receiver, router := addHost(t, lab, "s-"+cc), addHost(t, lab, "r-"+cc), addRouter(t, lab, "x-"+cc)
-		addLink(t, lab, sender, router, netlab.Shape{})
-		path := addLink(t, lab, router, receiver, netlab.Shape{Rate: 20e6, Delay: 20 * time.Millisecond, Queue: 66})
-		route(t, lab)
+		sender, receiver, router := addHost(t, l, "s-"+cc), addHost(t, l, "r-"+cc), addRouter(t, l, "x-"+cc)
+		addLink(t, l, sender, router, lab.Shape{})
+		path := addLink(t, l, router, receiver, lab.Shape{Rate: 20e6, Delay: 20 * time.Millisecond, Queue: 66})
+		route(t, l)
 		rules := router.Command(t.Context(), "nft", "-f", "-")
 		rules.Stdin = strings.NewReader(`table ip loss { chain forward {
 			type filter hook forward priority 0;

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mpcc/mpcc/internal/experiment/lab"
 	"github.com/mpcc/mpcc/pkg/mptcp"
-	"github.com/mpcc/mpcc/pkg/netlab"
 )
 
 // What energy prices do, on two like paths that lose at random:
@@ -50,8 +50,8 @@ func TestPrices(t *testing.T) {
 	mpcc(t, "switch", "dtsx", "--set", "k2_ppm=0", "--set", "min_cwnd=2")
 	nets, streams := map[string]twoPaths{}, map[string]pair{}
 	for _, cc := range controls {
-		shape := netlab.Shape{Delay: 15 * time.Millisecond, Loss: 0.7}
-		nets[cc] = newTwoPaths(t, [2]netlab.Shape{shape, shape})
+		shape := lab.Shape{Delay: 15 * time.Millisecond, Loss: 0.7}
+		nets[cc] = newTwoPaths(t, [2]lab.Shape{shape, shape})
 	}
 	for _, cc := range controls {
 		streams[cc] = nets[cc].connect(t, cc, "")

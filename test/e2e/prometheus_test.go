@@ -22,8 +22,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mpcc/mpcc/internal/experiment/lab"
 	"github.com/mpcc/mpcc/pkg/mptcp"
-	"github.com/mpcc/mpcc/pkg/netlab"
 )
 
 const (
@@ -35,7 +35,7 @@ const (
 func TestOneKernelPrometheus(t *testing.T) {
 	withSchedulers(t)
 	load(t, "dts")
-	n := newTwoPaths(t, [2]netlab.Shape{
+	n := newTwoPaths(t, [2]lab.Shape{
 		{Rate: 10e6, Delay: 10 * time.Millisecond}, {Rate: 10e6, Delay: 20 * time.Millisecond},
 	})
 	mpcc(t, "load", "minrtt", "--default", "--netns", n.client.Namespace())
@@ -125,13 +125,13 @@ func promtool(t *testing.T, stdin string, args ...string) {
 // server is an HTTP server of its own process on a host of the lab.
 type server struct {
 	address string
-	cmd     *netlab.Cmd
+	cmd     *lab.Cmd
 	log     bytes.Buffer
 	client  http.Client
 }
 
 // serve starts a server and waits until the path answers with success.
-func serve(t *testing.T, host *netlab.Host, address, ready, program string, args ...string) *server {
+func serve(t *testing.T, host *lab.Host, address, ready, program string, args ...string) *server {
 	t.Helper()
 	s := &server{address: address, cmd: host.Command(t.Context(), program, args...)}
 	s.cmd.Stderr = &s.log

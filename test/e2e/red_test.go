@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mpcc/mpcc/internal/experiment/lab"
 	"github.com/mpcc/mpcc/pkg/mptcp"
-	"github.com/mpcc/mpcc/pkg/netlab"
 )
 
 // RED's queue settles where its chance of a drop is what has to be dropped, or
@@ -24,8 +24,8 @@ import (
 // rate half has to, which is on the second.
 func TestOneKernelRED(t *testing.T) {
 	const rate = 10e6
-	red := netlab.RED{Min: 20, Max: 40, Prob: 0.1, End: 80}
-	w := newWire(t, netlab.LinkOpts{AtoB: netlab.Shape{Rate: rate, RED: &red}})
+	red := lab.RED{Min: 20, Max: 40, Prob: 0.1, End: 80}
+	w := newWire(t, lab.LinkOpts{AtoB: lab.Shape{Rate: rate, RED: &red}})
 	for _, test := range []struct {
 		load        float64
 		least, most float64 // packets
@@ -52,9 +52,9 @@ func TestOneKernelRED(t *testing.T) {
 	}
 }
 
-func stats(t *testing.T, w wire) netlab.QueueStats {
+func stats(t *testing.T, w wire) lab.QueueStats {
 	t.Helper()
-	q, err := w.link.Stats(netlab.AtoB)
+	q, err := w.link.Stats(lab.AtoB)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,10 +89,10 @@ func flood(t *testing.T, w wire, rate float64, d time.Duration, look func(at tim
 
 // With ECN a TCP that knows it is marked instead of dropped.
 func TestOneKernelREDMarks(t *testing.T) {
-	red := netlab.RED{Min: 10, Max: 30, Prob: 0.1, End: 90, ECN: true}
-	shape := netlab.Shape{Rate: 10e6, RED: &red, Delay: 10 * time.Millisecond}
-	w := newWire(t, netlab.LinkOpts{AtoB: shape, BtoA: netlab.Shape{Delay: 10 * time.Millisecond}})
-	for _, h := range []*netlab.Host{w.left, w.right} {
+	red := lab.RED{Min: 10, Max: 30, Prob: 0.1, End: 90, ECN: true}
+	shape := lab.Shape{Rate: 10e6, RED: &red, Delay: 10 * time.Millisecond}
+	w := newWire(t, lab.LinkOpts{AtoB: shape, BtoA: lab.Shape{Delay: 10 * time.Millisecond}})
+	for _, h := range []*lab.Host{w.left, w.right} {
 		if err := h.Sysctl("net.ipv4.tcp_ecn", "1"); err != nil {
 			t.Fatal(err)
 		}

@@ -17,8 +17,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mpcc/mpcc/pkg/scenario"
-	"github.com/mpcc/mpcc/pkg/scenario/result"
+	"github.com/mpcc/mpcc/internal/experiment/result"
+	"github.com/mpcc/mpcc/internal/experiment/scenario"
 )
 
 // leftovers is what a run may have on the machine while it lasts.
@@ -27,7 +27,7 @@ func leftovers(t *testing.T) map[string]bool {
 	found := map[string]bool{}
 	for _, pattern := range []string{
 		"/sys/fs/bpf/mpcc/cc/*", "/sys/fs/bpf/mpcc/sched/*", "/sys/fs/bpf/mpcc", "/run/netns/*",
-		"/run/mpcc/netlab/*", "/run/mpcc/files/*", "/run/mpcc/run/*", "/sys/class/net/*",
+		"/run/mpcc/lab/*", "/run/mpcc/files/*", "/run/mpcc/run/*", "/sys/class/net/*",
 	} {
 		paths, err := filepath.Glob(pattern)
 		if err != nil {

@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mpcc/mpcc/internal/experiment/lab"
 	"github.com/mpcc/mpcc/pkg/mptcp"
-	"github.com/mpcc/mpcc/pkg/netlab"
 )
 
 const module = "mpcc_sched"
@@ -44,7 +44,7 @@ func withoutSchedulers(t *testing.T) {
 }
 
 // schedulers picks a host's connections under packet schedulers.
-func schedulers(t *testing.T, h *netlab.Host) (found []connection) {
+func schedulers(t *testing.T, h *lab.Host) (found []connection) {
 	t.Helper()
 	for _, c := range readStatus(t).Connections {
 		if c.Netns == h.Namespace() {
@@ -73,8 +73,8 @@ func TestSchedulerUnderTraffic(t *testing.T) {
 	earlier := structOps(t)["minrtt"]
 	// Long enough for all commands, also in emulation.
 	const bytes = 60 << 20
-	shape := netlab.Shape{Rate: 15e6, Delay: 10 * time.Millisecond, Queue: 100}
-	n := newTwoPaths(t, [2]netlab.Shape{shape, shape})
+	shape := lab.Shape{Rate: 15e6, Delay: 10 * time.Millisecond, Queue: 100}
+	n := newTwoPaths(t, [2]lab.Shape{shape, shape})
 	where := n.client.Namespace()
 	prints(t, `^minrtt: loaded\nminrtt: default of `+where+`\n$`, "load", "minrtt", "--default", "--netns", where)
 	prints(t, `(?m)^minrtt is the default of network namespace `+where+` \(was default\)$`, "status")
@@ -197,7 +197,7 @@ func TestOneKernelTwoAlgorithmsOfOneName(t *testing.T) {
 	for _, id := range []string{"cc/cdd", "sched/cdd"} {
 		prints(t, "^"+id+": loaded\n$", "load", id)
 	}
-	n := newTwoPaths(t, [2]netlab.Shape{})
+	n := newTwoPaths(t, [2]lab.Shape{})
 	mpcc(t, "load", "sched/cdd", "--default", "--netns", n.client.Namespace())
 	p := n.connect(t, "cdd", "")
 	p.transfer(1 << 20).wait(t)

@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mpcc/mpcc/internal/experiment/lab"
 	"github.com/mpcc/mpcc/pkg/mptcp"
-	"github.com/mpcc/mpcc/pkg/netlab"
 )
 
 // packetSchedulers are all that mpcc has.
@@ -51,7 +51,7 @@ func loadSchedulers(t *testing.T, names ...string) {
 // schedule makes the connections to come of both hosts use a scheduler; "default" is the kernel's own.
 func (n twoPaths) schedule(t *testing.T, name string) {
 	t.Helper()
-	for _, h := range []*netlab.Host{n.client, n.server} {
+	for _, h := range []*lab.Host{n.client, n.server} {
 		if err := h.Sysctl("net.mptcp.scheduler", name); err != nil {
 			t.Fatal(err)
 		}
@@ -99,7 +99,7 @@ func TestSchedulersNeverStall(t *testing.T) {
 
 func neverStalls(t *testing.T, scheduler string) {
 	const limit = 40 * time.Second
-	shapes := [2]netlab.Shape{
+	shapes := [2]lab.Shape{
 		{Rate: 20e6, Delay: 5 * time.Millisecond, Queue: 60},
 		{Rate: 20e6, Delay: 15 * time.Millisecond, Queue: 100},
 	}
@@ -108,7 +108,7 @@ func neverStalls(t *testing.T, scheduler string) {
 	lose := func(path int, percent float64) {
 		shape := shapes[path]
 		shape.Loss = percent
-		for _, d := range []netlab.Dir{netlab.AtoB, netlab.BtoA} {
+		for _, d := range []lab.Dir{lab.AtoB, lab.BtoA} {
 			if err := n.paths[path].Set(d, shape); err != nil {
 				t.Fatal(err)
 			}
@@ -206,7 +206,7 @@ func (n twoPaths) price(t *testing.T, slopes ...int) {
 func TestSchedulersOnThinFlows(t *testing.T) {
 	const rate, every, length = 250e3, 20 * time.Millisecond, 3 * time.Second
 	loadSchedulers(t, "minrtt", "roundrobin", "redundant", "emtcp")
-	n := newTwoPaths(t, [2]netlab.Shape{
+	n := newTwoPaths(t, [2]lab.Shape{
 		{Rate: 20e6, Delay: 30 * time.Millisecond, Queue: 200},
 		{Rate: 20e6, Delay: 10 * time.Millisecond, Queue: 200},
 	})
@@ -266,7 +266,7 @@ func TestSchedulersOnThinFlows(t *testing.T) {
 func TestSchedulersOnASmallBuffer(t *testing.T) {
 	const bytes = 4e6
 	loadSchedulers(t, "blest", "ecf")
-	n := newTwoPaths(t, [2]netlab.Shape{
+	n := newTwoPaths(t, [2]lab.Shape{
 		{Rate: 20e6, Delay: 10 * time.Millisecond, Queue: 60},
 		{Rate: 1e6, Delay: 100 * time.Millisecond, Queue: 60},
 	})
@@ -302,7 +302,7 @@ func TestSchedulersOnASmallBuffer(t *testing.T) {
 func TestCDDKeepsCoefficientsLevel(t *testing.T) {
 	const rate, every = 375e3, 5 * time.Millisecond
 	loadSchedulers(t, "cdd", "minrtt")
-	n := newTwoPaths(t, [2]netlab.Shape{
+	n := newTwoPaths(t, [2]lab.Shape{
 		{Rate: 20e6, Delay: 10 * time.Millisecond, Queue: 100},
 		{Rate: 20e6, Delay: 20 * time.Millisecond, Queue: 100},
 	})
@@ -358,7 +358,7 @@ func TestCDDKeepsCoefficientsLevel(t *testing.T) {
 func TestESMPTCPChooses(t *testing.T) {
 	withSchedulers(t)
 	load(t)
-	n := newTwoPaths(t, [2]netlab.Shape{
+	n := newTwoPaths(t, [2]lab.Shape{
 		{Rate: 20e6, Delay: 10 * time.Millisecond, Queue: 60},
 		{Rate: 20e6, Delay: 10 * time.Millisecond, Queue: 60},
 	})

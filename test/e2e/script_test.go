@@ -23,7 +23,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/mpcc/mpcc/pkg/catalog"
+	"github.com/mpcc/mpcc/bpf/catalog"
+	"github.com/mpcc/mpcc/bpf/obj"
 )
 
 // What a user types, reads and gets as exit codes: testdata/scripts. Each script has to leave the
@@ -98,7 +99,7 @@ func attach(id string) (detach func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	spec, err := entry.Spec()
+	spec, err := obj.Load(entry.Kind, entry.Name, obj.Stock)
 	if err != nil {
 		return nil, err
 	}

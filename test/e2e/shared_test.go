@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mpcc/mpcc/internal/experiment/lab"
 	"github.com/mpcc/mpcc/pkg/mptcp"
-	"github.com/mpcc/mpcc/pkg/netlab"
 )
 
 // sharedBottleneck is
@@ -19,25 +19,25 @@ import (
 //
 // where each of the client's two links takes a subflow of its connections.
 type sharedBottleneck struct {
-	client, rival, server *netlab.Host
-	bottleneck            *netlab.Link
+	client, rival, server *lab.Host
+	bottleneck            *lab.Link
 }
 
-func newSharedBottleneck(t *testing.T, shape netlab.Shape) sharedBottleneck {
+func newSharedBottleneck(t *testing.T, shape lab.Shape) sharedBottleneck {
 	t.Helper()
-	lab := newLab(t)
-	n := sharedBottleneck{client: addHost(t, lab, "client"), rival: addHost(t, lab, "rival"), server: addHost(t, lab, "server")}
-	router := addRouter(t, lab, "router")
-	addLink(t, lab, n.client, router, netlab.Shape{})
-	second := addLink(t, lab, n.client, router, netlab.Shape{})
-	addLink(t, lab, n.rival, router, netlab.Shape{})
-	n.bottleneck = addLink(t, lab, router, n.server, shape)
-	route(t, lab)
-	if err := n.client.MPTCP(netlab.MPTCPLimits{Subflows: 1},
-		netlab.MPTCPEndpoint{Addr: second.Addr(n.client), Subflow: true}); err != nil {
+	l := newLab(t)
+	n := sharedBottleneck{client: addHost(t, l, "client"), rival: addHost(t, l, "rival"), server: addHost(t, l, "server")}
+	router := addRouter(t, l, "router")
+	addLink(t, l, n.client, router, lab.Shape{})
+	second := addLink(t, l, n.client, router, lab.Shape{})
+	addLink(t, l, n.rival, router, lab.Shape{})
+	n.bottleneck = addLink(t, l, router, n.server, shape)
+	route(t, l)
+	if err := n.client.MPTCP(lab.MPTCPLimits{Subflows: 1},
+		lab.MPTCPEndpoint{Addr: second.Addr(n.client), Subflow: true}); err != nil {
 		t.Fatal(err)
 	}
-	if err := n.server.MPTCP(netlab.MPTCPLimits{Subflows: 1}); err != nil {
+	if err := n.server.MPTCP(lab.MPTCPLimits{Subflows: 1}); err != nil {
 		t.Fatal(err)
 	}
 	return n

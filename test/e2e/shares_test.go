@@ -10,7 +10,7 @@ import (
 
 	"gonum.org/v1/gonum/stat"
 
-	"github.com/mpcc/mpcc/pkg/netlab"
+	"github.com/mpcc/mpcc/internal/experiment/lab"
 )
 
 // What LIA, the weights of EWTCP and the groups of DWC take at a shared bottleneck
@@ -36,7 +36,7 @@ func TestSharesOfABottleneck(t *testing.T) {
 	}
 	var nets []sharedBottleneck
 	for range variants {
-		nets = append(nets, newSharedBottleneck(t, netlab.Shape{Rate: 4e6, Delay: 30 * time.Millisecond, Queue: 20}))
+		nets = append(nets, newSharedBottleneck(t, lab.Shape{Rate: 4e6, Delay: 30 * time.Millisecond, Queue: 20}))
 	}
 	shares := map[string][]float64{}
 	grouped, looks := 0, 0

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mpcc/mpcc/internal/experiment/lab"
 	"github.com/mpcc/mpcc/pkg/mptcp"
-	"github.com/mpcc/mpcc/pkg/netlab"
 )
 
 // Two connections, under lia and under dts, use the same two paths, of which
@@ -40,16 +40,16 @@ func TestShift(t *testing.T) {
 	)
 	ccs := []string{"lia", "dts"}
 	load(t, ccs...)
-	lab := newLab(t)
-	client, rival, server := addHost(t, lab, "client"), addHost(t, lab, "rival"), addHost(t, lab, "server")
-	router := addRouter(t, lab, "router")
-	short := netlab.Shape{Rate: rate, Delay: 10 * time.Millisecond, Queue: 17}
-	long := netlab.Shape{Rate: rate, Delay: 10 * time.Millisecond, Queue: 83}
-	steady := addLink(t, lab, client, server, short)
-	shifting := addLink(t, lab, client, router, netlab.Shape{})
-	addLink(t, lab, rival, router, netlab.Shape{})
-	bottleneck := addLink(t, lab, router, server, short)
-	route(t, lab)
+	l := newLab(t)
+	client, rival, server := addHost(t, l, "client"), addHost(t, l, "rival"), addHost(t, l, "server")
+	router := addRouter(t, l, "router")
+	short := lab.Shape{Rate: rate, Delay: 10 * time.Millisecond, Queue: 17}
+	long := lab.Shape{Rate: rate, Delay: 10 * time.Millisecond, Queue: 83}
+	steady := addLink(t, l, client, server, short)
+	shifting := addLink(t, l, client, router, lab.Shape{})
+	addLink(t, l, rival, router, lab.Shape{})
+	bottleneck := addLink(t, l, router, server, short)
+	route(t, l)
 	accept(t, client)
 	announce(t, server, bottleneck.Addr(server))
 
@@ -93,7 +93,7 @@ func TestShift(t *testing.T) {
 		return v
 	}
 	round := func() (before, after view) {
-		if err := bottleneck.Set(netlab.AtoB, short); err != nil {
+		if err := bottleneck.Set(lab.AtoB, short); err != nil {
 			t.Fatal(err)
 		}
 		conns := map[string]pair{}
@@ -107,7 +107,7 @@ func TestShift(t *testing.T) {
 			p.stream()
 		}
 		before = look(conns, free)
-		if err := bottleneck.Set(netlab.AtoB, long); err != nil {
+		if err := bottleneck.Set(lab.AtoB, long); err != nil {
 			t.Fatal(err)
 		}
 		for range rivals {

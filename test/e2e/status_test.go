@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mpcc/mpcc/internal/experiment/lab"
 	"github.com/mpcc/mpcc/pkg/mptcp"
-	"github.com/mpcc/mpcc/pkg/netlab"
 )
 
 // What mpcc shows of a connection, beside what the kernel's own tools show:
@@ -23,7 +23,7 @@ import (
 //	        └── 10 Mbit/s, 40 ms, queue 33 ──┘
 func TestStatus(t *testing.T) {
 	load(t, "lia")
-	n := newTwoPaths(t, [2]netlab.Shape{
+	n := newTwoPaths(t, [2]lab.Shape{
 		{Rate: 20e6, Delay: 10 * time.Millisecond, Queue: 33},
 		{Rate: 10e6, Delay: 20 * time.Millisecond, Queue: 33},
 	})
@@ -41,7 +41,7 @@ func TestStatus(t *testing.T) {
 func checkIdentity(t *testing.T, n twoPaths, p pair) {
 	s := readStatus(t)
 	for _, end := range []struct {
-		host *netlab.Host
+		host *lab.Host
 		conn *net.TCPConn
 	}{{n.client, p.client}, {n.server, p.server}} {
 		info, err := mptcp.ReadInfo(end.conn)

@@ -21,9 +21,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mpcc/mpcc/internal/experiment/lab"
 	"github.com/mpcc/mpcc/pkg/mptcp"
 	"github.com/mpcc/mpcc/pkg/mptcp/pmtest"
-	"github.com/mpcc/mpcc/pkg/netlab"
 )
 
 // change is a line of `mpcc steer -j`.
@@ -50,7 +50,7 @@ type steering struct {
 }
 
 // steer starts mpcc steer -j in the host's namespace, as root with the only capability it needs.
-func steer(t *testing.T, h *netlab.Host, args ...string) *steering {
+func steer(t *testing.T, h *lab.Host, args ...string) *steering {
 	t.Helper()
 	s := &steering{done: make(chan struct{})}
 	s.cmd = exec.Command("nsenter", append([]string{
@@ -121,7 +121,7 @@ func (s *steering) end(t *testing.T, signal syscall.Signal) []change {
 }
 
 // flags is what ip mptcp says of a host's endpoint.
-func flags(t *testing.T, h *netlab.Host, link *netlab.Link) string {
+func flags(t *testing.T, h *lab.Host, link *lab.Link) string {
 	t.Helper()
 	out, err := exec.Command("ip", "-n", h.Namespace(), "mptcp", "endpoint", "show").Output()
 	if err != nil {
@@ -150,8 +150,8 @@ func notes(t *testing.T) []string {
 func newUnequal(t *testing.T) twoPaths {
 	t.Helper()
 	load(t, "lia")
-	path := netlab.Shape{Rate: 10e6, Delay: 10 * time.Millisecond, Queue: 33}
-	n := newTwoPaths(t, [2]netlab.Shape{path, path})
+	path := lab.Shape{Rate: 10e6, Delay: 10 * time.Millisecond, Queue: 33}
+	n := newTwoPaths(t, [2]lab.Shape{path, path})
 	for i, price := range []string{"100", "900"} { // mW/Mbps, and mW
 		mpcc(t, "energy", "set", n.paths[i].Interface(n.client), "--netns", n.client.Namespace(),
 			"--uplink", price, "--downlink", "0", "--base", price)
@@ -160,13 +160,13 @@ func newUnequal(t *testing.T) twoPaths {
 }
 
 // steered is a connection under way over unequal paths; both of the client's addresses are endpoints.
-func steered(t *testing.T, endpoints [2]netlab.MPTCPEndpoint) (twoPaths, pair) {
+func steered(t *testing.T, endpoints [2]lab.MPTCPEndpoint) (twoPaths, pair) {
 	t.Helper()
 	n := newUnequal(t)
 	for i := range endpoints {
 		endpoints[i].Addr = n.paths[i].Addr(n.client)
 	}
-	if err := n.client.MPTCP(netlab.MPTCPLimits{Subflows: 1, AddAddrAccepted: 1}, endpoints[:]...); err != nil {
+	if err := n.client.MPTCP(lab.MPTCPLimits{Subflows: 1, AddAddrAccepted: 1}, endpoints[:]...); err != nil {
 		t.Fatal(err)
 	}
 	p := n.connect(t, "lia", "reno")
@@ -216,7 +216,7 @@ func (n twoPaths) carried(t *testing.T, p pair) (bytes [2]uint64) {
 // for a mJ the second path is worth it while 10 Mbit/s are more than 0.001 · 440 mJ/Mbit · N: for transfers
 // of less than 22.7 Mbit, 2.8 MB.
 func TestOneKernelSteer(t *testing.T) {
-	n, p := steered(t, [2]netlab.MPTCPEndpoint{})
+	n, p := steered(t, [2]lab.MPTCPEndpoint{})
 	dear := n.paths[1]
 	untouched := flags(t, n.client, dear)
 	inUse := func(when string, second bool) {
@@ -290,7 +290,7 @@ func TestOneKernelSteer(t *testing.T) {
 
 // What the user has made a backup stays one, and is no matter of choice until he takes that back.
 func TestOneKernelSteerKeepsTheUsersFlags(t *testing.T) {
-	n, p := steered(t, [2]netlab.MPTCPEndpoint{{Backup: true}, {}})
+	n, p := steered(t, [2]lab.MPTCPEndpoint{{Backup: true}, {}})
 	before := [2]string{flags(t, n.client, n.paths[0]), flags(t, n.client, n.paths[1])}
 	s := steer(t, n.client, "--size", "100M")
 	time.Sleep(2 * time.Second) // twenty round trips and more

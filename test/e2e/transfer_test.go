@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mpcc/mpcc/internal/experiment/lab"
 	"github.com/mpcc/mpcc/pkg/mptcp"
-	"github.com/mpcc/mpcc/pkg/netlab"
 )
 
 // algorithms are all congestion controls that mpcc has.
@@ -54,7 +54,7 @@ func TestTransfer(t *testing.T) {
 	for _, cc := range algorithms(t) {
 		t.Run(cc, func(t *testing.T) {
 			load(t, "cc/"+cc)
-			n := newTwoPaths(t, [2]netlab.Shape{
+			n := newTwoPaths(t, [2]lab.Shape{
 				{Rate: rate0, Delay: 5 * time.Millisecond, Queue: 66},
 				{Rate: rate1, Delay: 15 * time.Millisecond, Queue: 99},
 			})

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mpcc/mpcc/internal/experiment/lab"
 	"github.com/mpcc/mpcc/pkg/mptcp"
-	"github.com/mpcc/mpcc/pkg/netlab"
 )
 
 // The queues of two paths that carry nobody else's traffic:
@@ -44,8 +44,8 @@ func TestWVegasQueue(t *testing.T) {
 	}
 	flows := map[string]*flow{}
 	for _, cc := range []string{"wvegas", "lia"} {
-		shape := netlab.Shape{Rate: rate, Delay: 50 * time.Millisecond, Queue: 100}
-		f := &flow{pair: newTwoPaths(t, [2]netlab.Shape{shape, shape}).connect(t, cc, "")}
+		shape := lab.Shape{Rate: rate, Delay: 50 * time.Millisecond, Queue: 100}
+		f := &flow{pair: newTwoPaths(t, [2]lab.Shape{shape, shape}).connect(t, cc, "")}
 		f.stream()
 		f.join(t, 2)
 		flows[cc] = f

@@ -11,7 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 
-	"github.com/mpcc/mpcc/pkg/vm"
+	"github.com/mpcc/mpcc/internal/vm"
 )
 
 // Where the guest has the project's files.

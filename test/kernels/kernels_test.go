@@ -20,7 +20,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mpcc/mpcc/pkg/vm"
+	"github.com/mpcc/mpcc/internal/vm"
 )
 
 var kernelFlag = flag.String("kernel", strings.Join(vm.Labels(), ","), "labels of the kernels to boot, with commas between")

@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/mpcc/mpcc/pkg/vm"
+	"github.com/mpcc/mpcc/internal/vm"
 )
 
 func withDKMS(label string) bool { return label == vm.Labels()[0] }

@@ -12,7 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/mpcc/mpcc/pkg/report"
+	"github.com/mpcc/mpcc/internal/experiment/report"
 )
 
 const kept = "docs/results"

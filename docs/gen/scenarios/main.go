@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command scenarios writes docs/scenarios.md and docs/scenario.schema.json from the types of pkg/scenario:
+// Command scenarios writes docs/scenarios.md and docs/scenario.schema.json from the types of internal/experiment/scenario:
 // their comments, and the tags that the decoder checks.
 package main
 
@@ -17,8 +17,8 @@ import (
 
 	"github.com/invopop/jsonschema"
 
-	"github.com/mpcc/mpcc/pkg/scenario"
-	"github.com/mpcc/mpcc/pkg/scenario/result"
+	"github.com/mpcc/mpcc/internal/experiment/result"
+	"github.com/mpcc/mpcc/internal/experiment/scenario"
 )
 
 //go:embed page.md
@@ -89,13 +89,13 @@ func reflectSchema() (*jsonschema.Schema, error) {
 			return nil
 		},
 	}
-	for _, folder := range []string{"pkg/scenario", "pkg/scenario/result"} {
+	for _, folder := range []string{"internal/experiment/scenario", "internal/experiment/result"} {
 		if err := r.AddGoComments(module, folder); err != nil {
 			return nil, err
 		}
 	}
 	if len(r.CommentMap) == 0 {
-		return nil, fmt.Errorf("no comments in pkg/scenario: run at the top of the repository")
+		return nil, fmt.Errorf("no comments in internal/experiment/scenario: run at the top of the repository")
 	}
 	schema := r.Reflect(&scenario.Scenario{})
 	schema.Title = "Scenario of mpcc run"

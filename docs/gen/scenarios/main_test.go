@@ -11,7 +11,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"go.yaml.in/yaml/v3"
 
-	"github.com/mpcc/mpcc/pkg/scenario"
+	"github.com/mpcc/mpcc/internal/experiment/scenario"
 )
 
 func TestGenerated(t *testing.T) {
@@ -26,7 +26,7 @@ func TestGenerated(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !bytes.Equal(got, want) {
-			t.Errorf("%s is not what pkg/scenario gives: run make generate and commit", name)
+			t.Errorf("%s is not what internal/experiment/scenario gives: run make generate and commit", name)
 		}
 	}
 }

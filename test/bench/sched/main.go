@@ -22,10 +22,10 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
+	"github.com/mpcc/mpcc/bpf/catalog"
+	"github.com/mpcc/mpcc/internal/experiment/lab"
 	"github.com/mpcc/mpcc/loader"
-	"github.com/mpcc/mpcc/pkg/catalog"
 	"github.com/mpcc/mpcc/pkg/mptcp"
-	"github.com/mpcc/mpcc/pkg/netlab"
 )
 
 const (
@@ -138,8 +138,8 @@ func median(list []float64) float64 {
 }
 
 type network struct {
-	lab              *netlab.Lab
-	sender, receiver *netlab.Host
+	lab              *lab.Lab
+	sender, receiver *lab.Host
 	at               netip.Addr
 }
 
@@ -150,7 +150,7 @@ type network struct {
 //	       └── veth ──┘
 func build() (_ *network, err error) {
 	n := &network{}
-	if n.lab, err = netlab.New(); err != nil {
+	if n.lab, err = lab.New(); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -164,9 +164,9 @@ func build() (_ *network, err error) {
 	if n.receiver, err = n.lab.Host("receiver"); err != nil {
 		return nil, err
 	}
-	var paths [2]*netlab.Link
+	var paths [2]*lab.Link
 	for i := range paths {
-		if paths[i], err = n.lab.Link(n.sender, n.receiver, netlab.LinkOpts{}); err != nil {
+		if paths[i], err = n.lab.Link(n.sender, n.receiver, lab.LinkOpts{}); err != nil {
 			return nil, err
 		}
 	}
@@ -174,9 +174,9 @@ func build() (_ *network, err error) {
 		return nil, err
 	}
 	n.at = paths[0].Addr(n.receiver)
-	limits := netlab.MPTCPLimits{Subflows: 1, AddAddrAccepted: 1}
+	limits := lab.MPTCPLimits{Subflows: 1, AddAddrAccepted: 1}
 	return n, errors.Join(n.sender.MPTCP(limits),
-		n.receiver.MPTCP(limits, netlab.MPTCPEndpoint{Addr: paths[1].Addr(n.receiver), Signal: true}))
+		n.receiver.MPTCP(limits, lab.MPTCPEndpoint{Addr: paths[1].Addr(n.receiver), Signal: true}))
 }
 
 // turn moves content under a scheduler, and gives its goodput in bit/s.

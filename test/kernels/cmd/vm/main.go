@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/mpcc/mpcc/pkg/vm"
+	"github.com/mpcc/mpcc/internal/vm"
 	"github.com/mpcc/mpcc/test/kernels"
 )
 

@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package catalog is the one table of what mpcc brings: each algorithm with its source, its rule and what it
+// is good for. It is data alone; the algorithm's BPF object (package obj) has the code and the tunables.
+package catalog
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Kind tells what of the kernel an algorithm plugs into.
+type Kind string
+
+// The kinds.
+const (
+	CC    Kind = "cc"    // tcp_congestion_ops
+	Sched Kind = "sched" // mptcp_sched_ops
+)
+
+// Noun is what people call an algorithm of the kind.
+func (k Kind) Noun() string {
+	if k == Sched {
+		return "packet scheduler"
+	}
+	return "congestion control"
+}
+
+// Entry is one algorithm.
+type Entry struct {
+	Kind   Kind
+	Name   string // what the kernel calls it too, below 16 characters
+	Title  string
+	Source string // paper and equation
+	Rule   string // in the source's notation
+	// Coupling names the quantity by which a congestion control couples subflows, shown by status.
+	Coupling string
+	// State is what it keeps per subflow beside the socket's own, in the source's words.
+	State string
+	// Good and Bad say what it is for, and where it is a bad idea.
+	Good, Bad string
+	// Priced algorithms take the energy profiles of the interfaces into account.
+	Priced bool
+	// Reconstruction is set where the source leaves the rule open, and says what is ours.
+	Reconstruction string
+}
+
+// Entries lists every algorithm.
+var Entries = []Entry{
+	{
+		Kind: CC, Name: "balia",
+		Title:    "Balanced Linked Adaptation",
+		Source:   "draft-walid-mptcp-congestion-control-04; Peng et al., IEEE/ACM ToN 2016",
+		Rule:     "w_r += x_r / (rtt_r (sum x_k)^2) (1 + y_r)/2 (4 + y_r)/5, y_r = max x_k / x_r; loss: w_r -= w_r/2 min(y_r, 1.5)",
+		Coupling: "y",
+		State:    "nothing",
+		Good:     "sharing a bottleneck fairly while reacting fast to change",
+		Bad:      "paths that share nothing: slower to fill them than uncoupled control",
+	},
+	{
+		Kind: CC, Name: "cdd",
+		Title:          "Delay-difference window control over LIA",
+		Source:         "Tao, Yan, CDD-MPTCP, sections 2.1 and 2.2, Algorithm 1",
+		Rule:           "LIA; every 0.5 s on the slowest path: w /= theta above theta_max, w = (w/theta + w)/2 above theta_0",
+		Coupling:       "theta",
+		Reconstruction: "RTTs for one-way delays, beta, theta_0, and the stop without a queue",
+		State:          "theta, time of the next cut",
+		Good:           "small receive buffers over paths whose queues differ",
+		Bad:            "large receive buffers, or unequal propagation with jitter: it gives up the slow path for nothing",
+	},
+	{
+		Kind: CC, Name: "coupled",
+		Title:    "Fully coupled control",
+		Source:   "Wischik et al., NSDI 2011; Zhao, Liu, Wang, On Energy-Efficient Congestion Control for Multipath TCP, section IV",
+		Rule:     "w_r += w_r/W^2, loss w_r/2 (variant b); w_r += 1/W, loss W/2 (variant a)",
+		Coupling: "w/W",
+		State:    "nothing",
+		Good:     "keeping all traffic off lossier paths",
+		Bad:      "paths of unequal RTT, and links that lose at random: it leaves them almost unused",
+	},
+	{
+		Kind: CC, Name: "dts",
+		Title:    "Delay-based Traffic Shifting",
+		Source:   "Zhao, Liu, Wang, On Energy-Efficient Congestion Control for Multipath TCP, section V, Algorithm 1",
+		Rule:     "w_r += eps_r (w_r/RTT_r^2) / (sum w_k/RTT_k)^2, eps_r = 2 / (1 + exp(-10 (baseRTT_r/RTT_r - 1/2)))",
+		Coupling: "epsilon",
+		State:    "base RTT",
+		Good:     "moving traffic off paths whose queues grow",
+		Bad:      "bottlenecks shared with TCP: up to 1.4 times the best path's rate; paths that route changes make longer, since base RTT stays; a starved path may stay at one packet, whose delayed ACKs look like a queue (min_cwnd=2 ends that)",
+	},
+	{
+		Kind: CC, Name: "dtsx",
+		Title:          "Extended DTS: Delay-based Traffic Shifting with prices",
+		Source:         "Zhao, Liu, Wang, On Energy-Efficient Congestion Control for Multipath TCP, section V, equations (6)-(9)",
+		Rule:           "DTS; w_r -= w_r kappa u_r per segment, kappa u_r = k1 e_r/min e_k + k2 [RTT_r - baseRTT_r > q_target]",
+		Coupling:       "kappa u",
+		Priced:         true,
+		Reconstruction: "the prices: energy per bit for the switch hops, queueing delay for the queues; k1, k2 and q_target are ours",
+		State:          "base RTT, energy price",
+		Good:           "sparing dear interfaces and queues, to a degree that the prices set",
+		Bad:            "full use of every path: a price is a rate given up; with min_cwnd=1 a path once dear may stay at the floor, as under DTS",
+	},
+	{
+		Kind: CC, Name: "dwc",
+		Title:          "Dynamic Window Coupling",
+		Source:         "Hassayoun, Iyengar, Ros, ICNP 2011; Zhao, Liu, Wang, On Energy-Efficient Congestion Control for Multipath TCP, section IV",
+		Rule:           "w_r += min(rtt_r / (|G| min rtt_k sum w_k), 1/w_r) over the subflows G that share a bottleneck",
+		Coupling:       "|G|",
+		Reconstruction: "the grouping and its thresholds, and the cap 1/w",
+		State:          "averages of shared congestion, time and RTT of the last loss, peak RTT",
+		Good:           "not knowing whether the paths share a bottleneck: couples only where they do",
+		Bad:            "few losses: it starts coupled and learns only from them",
+	},
+	{
+		Kind: CC, Name: "ecmtcp",
+		Title:          "Energy-aware coupled control",
+		Source:         "Le et al., IEEE Communications Letters 16(2), 2012; Zhao, Liu, Wang, On Energy-Efficient Congestion Control for Multipath TCP, section IV",
+		Rule:           "w_r += min(alpha/W price_h/price_r, 1/w_r), price = loss rate times energy per bit, h the fastest path",
+		Coupling:       "price_h/price_r",
+		Priced:         true,
+		Reconstruction: "the direction of the ratio, its bounds, the loss estimate and the energy term",
+		State:          "bytes between losses, energy price",
+		Good:           "sparing dear interfaces, leaving lossy paths",
+		Bad:            "links that lose at random; short connections, which have no loss rate yet",
+	},
+	{
+		Kind: CC, Name: "emreno",
+		Title:          "Energy-weighted LIA, inspired by emReno",
+		Source:         "Pham, quoted in ES-MPTCP, Electronics 2022, 11(3), 490",
+		Rule:           "w_r += min(alpha/W min e_k/e_r, 1/w_r), e the energy per bit",
+		Coupling:       "min e/e",
+		Priced:         true,
+		Reconstruction: "all but one sentence: the increase is inversely proportional to the path's energy",
+		State:          "energy price",
+		Good:           "trying what an energy weight on LIA does",
+		Bad:            "a statement about emReno: only a sentence of it is known",
+	},
+	{
+		Kind: CC, Name: "ewtcp",
+		Title:    "Equally-Weighted TCP",
+		Source:   "Honda et al., PFLDNeT 2009; Zhao, Liu, Wang, On Energy-Efficient Congestion Control for Multipath TCP, section IV",
+		Rule:     "w_r += a/w_r, a = 1/sqrt(n) or 1/n^2",
+		Coupling: "a",
+		State:    "nothing",
+		Good:     "predictable weights, whatever the paths",
+		Bad:      "a shared bottleneck with weight=sqrt: more than one TCP's share",
+	},
+	{
+		Kind: CC, Name: "lia",
+		Title:    "Linked Increases Algorithm",
+		Source:   "RFC 6356, section 3, equations (1) and (2)",
+		Rule:     "w_r += min(alpha/W, 1/w_r), alpha = W max(w_k/rtt_k^2) / (sum w_k/rtt_k)^2",
+		Coupling: "alpha",
+		State:    "nothing",
+		Good:     "the standard: never worse than TCP on the best path, fair at a shared bottleneck",
+		Bad:      "paths that share nothing: slow to fill them; many users at once, where it takes from single-path users without gain",
+	},
+	{
+		Kind: CC, Name: "mpcubic",
+		Title:          "mpCUBIC",
+		Source:         "Kato et al., WorldCIST 2020, equations (9)-(13); RFC 9438",
+		Rule:           "W(t) = C (t/n - K)^3 + w_loss, K = cbrt(D beta w_loss/C), loss: w *= 1 - D beta",
+		Coupling:       "W(t)",
+		Reconstruction: "which window Wmax is (mode), and more than two subflows",
+		State:          "curve: origin, K, start; last maximum",
+		Good:           "fast, long paths where Reno's increase is too slow",
+		Bad:            "mixed with other controls on one connection: it counts subflows, not their rates",
+	},
+	{
+		Kind: CC, Name: "olia",
+		Title:    "Opportunistic Linked Increases Algorithm",
+		Source:   "draft-khalili-mptcp-congestion-control-05, equations (2)-(4); Khalili et al., CoNEXT 2012",
+		Rule:     "w_r += (w_r/rtt_r^2) / (sum w_k/rtt_k)^2 + alpha_r/w_r",
+		Coupling: "alpha",
+		State:    "bytes since and between the last two losses",
+		Good:     "many users: moves away from congested paths, fair to single-path users",
+		Bad:      "very unequal paths that change fast: it probes bad paths at one packet only",
+	},
+	{
+		Kind: CC, Name: "wvegas",
+		Title:    "Weighted Vegas",
+		Source:   "Cao, Xu, Fu, ICNP 2012; draft-xu-mptcp-congestion-control-05",
+		Rule:     "once per RTT w +- 1 towards alpha_r queued packets, alpha_r = max(2, 10 weight_r), weight_r = x_r / sum x_k",
+		Coupling: "weight",
+		State:    "base RTT, samples, alpha, smallest queue",
+		Good:     "short queues where everybody uses delay",
+		Bad:      "bottlenecks shared with loss-based TCP: it backs off and starves",
+	},
+	{
+		Kind: Sched, Name: "blest",
+		Title:  "Blocking estimation",
+		Source: "Ferlin et al., IFIP Networking 2016; mptcp_blest of the MPTCP kernel v0.95",
+		Rule:   "lowest RTT first, but wait for the fastest while it would send lambda times the window that is left before the slower is done",
+		State:  "lambda, smallest and largest RTT",
+		Good:   "small receive buffers over unequal paths: the slow one does not block the fast one",
+		Bad:    "large buffers: then it is minrtt with more to compute",
+	},
+	{
+		Kind: Sched, Name: "cdd",
+		Title:          "Least congestion coefficient first",
+		Source:         "Tao, Yan, CDD-MPTCP, section 2.3",
+		Rule:           "smallest gamma_r = unacknowledged packets / w_r; of several, the smallest delay",
+		Reconstruction: "RTTs for one-way delays",
+		State:          "nothing",
+		Good:           "filling all windows evenly; meant to go with cc/cdd",
+		Bad:            "short transfers over unequal paths: RTT only breaks ties",
+	},
+	{
+		Kind: Sched, Name: "ecf",
+		Title:  "Earliest completion first",
+		Source: "Lim et al., CoNEXT 2017; mptcp_ecf of the authors",
+		Rule:   "lowest RTT first, but wait for the fastest if that completes sooner what is queued",
+		State:  "whether it waits",
+		Good:   "transfers that end, over paths of unequal RTT",
+		Bad:    "paths whose RTT varies much: the estimate of completion is off",
+	},
+	{
+		Kind: Sched, Name: "emtcp",
+		Title:          "Low energy first, after eMTCP",
+		Source:         "eMTCP, quoted in ES-MPTCP, Electronics 2022, 11(3), 490",
+		Rule:           "smallest b_r + theta_r/x_r with room in the window",
+		Priced:         true,
+		Reconstruction: "all but the order by energy",
+		State:          "nothing",
+		Good:           "sparing dear interfaces while a cheap one keeps up",
+		Bad:            "bulk transfers: once the cheap window is full all interfaces are in use",
+	},
+	{
+		Kind: Sched, Name: "esmptcp",
+		Title:          "Energy-saving choice of subflows (ES-MPTCP)",
+		Source:         "ES-MPTCP, Electronics 2022, 11(3), 490, equations (5)-(7), Algorithm 1",
+		Rule:           "the k cheapest by b_r + theta_r/X_r, k maximising sum X_i - lambda T sum(b_i X_i + theta_i); inside, lowest RTT first",
+		Priced:         true,
+		Reconstruction: "lambda, rates capped by measurement, hysteresis, the size of transfers that are not known",
+		State:          "the set, losses",
+		Good:           "trading rate for energy by the size of a transfer",
+		Bad:            "interfaces without profiles: they cost nothing, and all are used",
+	},
+	{
+		Kind: Sched, Name: "minrtt",
+		Title:  "Lowest RTT first",
+		Source: "mptcp_sched of the MPTCP kernel v0.9x",
+		Rule:   "smallest smoothed RTT with room in the window",
+		State:  "nothing",
+		Good:   "the baseline of the literature",
+		Bad:    "small receive buffers over unequal paths: the slow one blocks the fast one",
+	},
+	{
+		Kind: Sched, Name: "redundant",
+		Title:          "Every byte on several subflows",
+		Source:         "mptcp_redundant of the MPTCP kernel v0.9x",
+		Rule:           "new data on the lowest RTT; copies of it on the others as their windows take them",
+		Reconstruction: "copies are made by sending again: the stock kernel has one cursor for all subflows",
+		State:          "the leader, how far copies go",
+		Good:           "delay and loss of thin flows",
+		Bad:            "rate: all paths together carry no more than the best one",
+	},
+	{
+		Kind: Sched, Name: "roundrobin",
+		Title:  "The subflows in turn",
+		Source: "mptcp_rr of the MPTCP kernel v0.9x",
+		Rule:   "num_segments on each subflow with room in its window, in turn",
+		State:  "what each got in this round",
+		Good:   "comparisons; equal paths",
+		Bad:    "unequal paths: each fragment waits for the slowest",
+	},
+}
+
+// ID is the name that is unique among all kinds, such as cc/lia.
+func (e Entry) ID() string { return string(e.Kind) + "/" + e.Name }
+
+// String is the name that a user has to type: bare where that is unique.
+func (e Entry) String() string { return Short(e.Kind, e.Name) }
+
+// Short is the bare name, with the kind where several kinds have an algorithm of that name.
+func Short(k Kind, name string) string {
+	for _, e := range Entries {
+		if e.Name == name && e.Kind != k {
+			return string(k) + "/" + name
+		}
+	}
+	return name
+}
+
+// Find looks a name up, bare (lia) or with its kind (cc/lia).
+func Find(name string) (Entry, error) {
+	var found []Entry
+	for _, e := range Entries {
+		if name == e.Name || name == e.ID() {
+			found = append(found, e)
+		}
+	}
+	switch len(found) {
+	case 1:
+		return found[0], nil
+	case 0:
+		return Entry{}, fmt.Errorf("no algorithm is called %q; mpcc list shows all", name)
+	}
+	var ids []string
+	for _, e := range found {
+		ids = append(ids, e.ID())
+	}
+	return Entry{}, fmt.Errorf("%q is more than one algorithm; say %s", name, strings.Join(ids, " or "))
+}

@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io/fs"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+)
+
+// Host is one namespace of a lab: an end host or a router.
+type Host struct {
+	lab      *Lab
+	name     string
+	forwards bool // packets of others
+	router   bool // does nothing else: it has no routing tables for addresses
+	ns       netns.NsHandle
+	nl       *netlink.Handle
+	ends     []*end
+	queues   []string // tc lines for the end of Lab.Together
+}
+
+// Name is the name given to Lab.Host or Lab.Router.
+func (h *Host) Name() string { return h.name }
+
+// Namespace is the name "ip netns" knows the host by.
+func (h *Host) Namespace() string { return namespacePrefix(h.lab.id) + h.name }
+
+func newHost(l *Lab, name string, forwards, router bool) (_ *Host, err error) {
+	h := &Host{lab: l, name: name, forwards: forwards, router: router}
+	if err := newNamespace(h.Namespace(), len(l.hosts) == 0); err != nil {
+		return nil, err
+	}
+	if h.ns, err = netns.GetFromName(h.Namespace()); err != nil {
+		return nil, fmt.Errorf("open the namespace: %w", err)
+	}
+	if h.nl, err = netlink.NewHandleAt(h.ns, unix.NETLINK_ROUTE); err != nil {
+		h.ns.Close()
+		return nil, fmt.Errorf("open netlink: %w", err)
+	}
+	if err := h.prepare(); err != nil {
+		h.nl.Close()
+		h.ns.Close()
+		return nil, err
+	}
+	return h, nil
+}
+
+// newNamespace makes a namespace. ip makes the first of a lab rather than
+// netns.NewNamed: it shares /run/netns between mount namespaces, without which
+// names get stuck below a second mount. A process for each would take long.
+func newNamespace(name string, first bool) error {
+	if first {
+		return runTool("ip", "netns", "add", name)
+	}
+	return onOwnThread(func() error {
+		ns, err := netns.NewNamed(name)
+		if err != nil {
+			return fmt.Errorf("make the namespace: %w", err)
+		}
+		return ns.Close()
+	})
+}
+
+// onOwnThread runs f on a thread that ends with it, and so may leave its
+// namespace.
+func onOwnThread(f func() error) error {
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // and never unlocked
+		done <- f()
+	}()
+	return <-done
+}
+
+func (h *Host) prepare() error {
+	lo, err := h.nl.LinkByName("lo")
+	if err != nil {
+		return fmt.Errorf("find lo: %w", err)
+	}
+	if err := h.nl.LinkSetUp(lo); err != nil {
+		return fmt.Errorf("set lo up: %w", err)
+	}
+	sysctls := [][2]string{
+		// Replies may come back by another interface than routes would choose.
+		{"net.ipv4.conf.all.rp_filter", "0"},
+		{"net.ipv4.conf.default.rp_filter", "0"},
+		{"net.ipv4.tcp_congestion_control", "reno"},
+		{"net.ipv4.tcp_no_metrics_save", "1"},
+	}
+	if h.forwards {
+		sysctls = append(sysctls,
+			[2]string{"net.ipv4.ip_forward", "1"},
+			// Also what the host itself has sent, by another interface.
+			[2]string{"net.ipv4.conf.all.accept_local", "1"})
+		if _, err := os.Stat("/proc/sys/net/ipv4/fib_multipath_hash_seed"); err == nil {
+			// With one hash everywhere all traffic that comes by the same way
+			// would go on by the same way; and runs should be repeatable.
+			hash := fnv.New32a()
+			hash.Write([]byte(h.name))
+			sysctls = append(sysctls, [2]string{"net.ipv4.fib_multipath_hash_seed", fmt.Sprint(hash.Sum32())})
+		}
+	}
+	if _, err := os.Stat("/proc/sys/net/ipv6"); err == nil {
+		// Labs are IPv4; this keeps neighbour discovery off the links.
+		sysctls = append(sysctls,
+			[2]string{"net.ipv6.conf.all.disable_ipv6", "1"},
+			[2]string{"net.ipv6.conf.default.disable_ipv6", "1"})
+	}
+	return h.Do(func() error {
+		for _, s := range sysctls {
+			if err := writeSysctl(s[0], s[1]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// Do runs f on an OS thread that is inside the host's namespace, and returns
+// f's error. Sockets that f opens belong to the host for good, and may be used
+// anywhere afterwards; goroutines that f starts are outside.
+func (h *Host) Do(f func() error) error {
+	done := make(chan error, 1)
+	go func() {
+		// Stands when f ends the goroutine, as t.Fatal does.
+		err := fmt.Errorf("lab: %s: the function did not return", h.name)
+		defer func() { done <- err }()
+
+		// A goroutine that ends while locked takes its thread with it: that is
+		// the fate of a thread that cannot come back.
+		runtime.LockOSThread()
+		home, homeErr := netns.Get()
+		if homeErr != nil {
+			err = fmt.Errorf("lab: %s: find the present namespace: %w", h.name, homeErr)
+			return
+		}
+		defer home.Close()
+		if setErr := netns.Set(h.ns); setErr != nil {
+			err = fmt.Errorf("lab: %s: enter the namespace: %w", h.name, setErr)
+			return
+		}
+		err = f()
+		if netns.Set(home) == nil {
+			runtime.UnlockOSThread()
+		}
+	}()
+	return <-done
+}
+
+// Sysctl sets a network setting of this host, named with dots, for example
+// "net.ipv4.tcp_congestion_control".
+func (h *Host) Sysctl(key, value string) error {
+	if err := h.Do(func() error { return writeSysctl(key, value) }); err != nil {
+		return fmt.Errorf("lab: %s: %w", h.name, err)
+	}
+	return nil
+}
+
+// writeSysctl sets a network setting of the thread's namespace.
+func writeSysctl(key, value string) error {
+	path := filepath.Join("/proc/sys", filepath.FromSlash(strings.ReplaceAll(key, ".", "/")))
+	if err := os.WriteFile(path, []byte(value), 0); err != nil {
+		return fmt.Errorf("set %s=%s: %w", key, value, err)
+	}
+	return nil
+}
+
+// Cmd is an exec.Cmd that starts inside a host's namespace. It sees the
+// machine's own files and mounts.
+type Cmd struct {
+	*exec.Cmd
+	host *Host
+}
+
+// Command prepares a command to run inside the host. It is killed when ctx
+// ends, when the lab closes and when this process dies.
+func (h *Host) Command(ctx context.Context, name string, args ...string) *Cmd {
+	ctx, cancel := context.WithCancel(ctx)
+	context.AfterFunc(h.lab.ctx, cancel)
+	cmd := exec.CommandContext(ctx, toolPath(name), args...)
+	cmd.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGKILL}
+	return &Cmd{Cmd: cmd, host: h}
+}
+
+// Start is exec.Cmd.Start inside the host.
+func (c *Cmd) Start() error { return c.host.Do(c.Cmd.Start) }
+
+// Run is exec.Cmd.Run inside the host.
+func (c *Cmd) Run() error {
+	if err := c.Start(); err != nil {
+		return err
+	}
+	return c.Wait()
+}
+
+// Output is exec.Cmd.Output inside the host.
+func (c *Cmd) Output() (out []byte, err error) {
+	err = c.host.Do(func() error { out, err = c.Cmd.Output(); return err })
+	return out, err
+}
+
+// CombinedOutput is exec.Cmd.CombinedOutput inside the host.
+func (c *Cmd) CombinedOutput() (out []byte, err error) {
+	err = c.host.Do(func() error { out, err = c.Cmd.CombinedOutput(); return err })
+	return out, err
+}
+
+// MPTCPLimits are the bounds of the in-kernel MPTCP path manager, 0 to 8 each.
+type MPTCPLimits struct {
+	Subflows        int // subflows of a connection beyond its first
+	AddAddrAccepted int // addresses announced by the peer that may be joined
+}
+
+// MPTCPEndpoint is an address the in-kernel MPTCP path manager may use.
+type MPTCPEndpoint struct {
+	Addr     netip.Addr
+	Subflow  bool // open subflows from this address
+	Signal   bool // announce this address to the peer
+	Backup   bool // subflows of this address carry data only when no other can
+	Fullmesh bool // open subflows to all of the peer's addresses
+}
+
+// MPTCP sets the host's MPTCP limits and replaces its endpoints.
+func (h *Host) MPTCP(limits MPTCPLimits, endpoints ...MPTCPEndpoint) error {
+	if _, err := os.Stat("/proc/sys/net/mptcp"); errors.Is(err, fs.ErrNotExist) {
+		return errors.New("lab: this kernel has no MPTCP (CONFIG_MPTCP)")
+	}
+	script := []string{
+		fmt.Sprintf("mptcp limits set subflows %d add_addr_accepted %d", limits.Subflows, limits.AddAddrAccepted),
+		"mptcp endpoint flush",
+	}
+	for _, e := range endpoints {
+		line := "mptcp endpoint add " + e.Addr.String()
+		for _, flag := range []struct {
+			on   bool
+			word string
+		}{{e.Subflow, "subflow"}, {e.Signal, "signal"}, {e.Backup, "backup"}, {e.Fullmesh, "fullmesh"}} {
+			if flag.on {
+				line += " " + flag.word
+			}
+		}
+		script = append(script, line)
+	}
+	return h.batch("ip", script)
+}

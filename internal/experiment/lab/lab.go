@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package lab builds small networks out of network namespaces: hosts with
+// several addresses, routers, and links with a rate, a queue, a delay and
+// loss. It is the only package that runs ip, tc and ss.
+//
+//	lab, err := lab.New()
+//	defer lab.Close()
+//	server, err := lab.Host("server")
+//	phone, err := lab.Host("phone")
+//	slow := lab.Shape{Rate: 20e6, Delay: 15 * time.Millisecond, Queue: 50}
+//	wlan, err := lab.Link(server, phone, lab.LinkOpts{Name: "wlan0", AtoB: slow, BtoA: slow})
+//	err = lab.Route()
+//	err = phone.Do(func() error { … sockets of phone … })
+//
+// A Lab touches nothing outside its own namespaces: no device, address, route
+// or sysctl of the machine's own network. Building (Host, Router, Link, Route)
+// is for one goroutine; Do, Command and Set may be called from several.
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// Lab is one network. Labs of several processes live side by side without
+// meeting: each has its own id, and so its own namespace names.
+type Lab struct {
+	id    string
+	entry *os.File // the registry entry, locked while the owner lives
+
+	hosts []*Host
+	links []*Link
+
+	together bool // queues are made at the end of Together
+
+	ctx    context.Context // ends with the lab, and with it the commands
+	cancel context.CancelFunc
+
+	netem func() error // why this kernel has no netem, nil when it has
+}
+
+// New starts an empty lab, after sweeping away what dead ones left behind.
+func New() (*Lab, error) {
+	if _, err := Sweep(); err != nil {
+		return nil, err
+	}
+	id, entry, err := register()
+	if errors.Is(err, fs.ErrPermission) {
+		return nil, fmt.Errorf("lab: making network namespaces needs root: %w", err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("lab: %w", err)
+	}
+	l := &Lab{id: id, entry: entry}
+	l.ctx, l.cancel = context.WithCancel(context.Background())
+	l.netem = sync.OnceValue(func() error { return Has("netem") })
+	return l, nil
+}
+
+// ID is the lab's short name, which all its namespaces carry.
+func (l *Lab) ID() string { return l.id }
+
+// Close kills the commands still running in the lab, removes its namespaces
+// and with them every device, route and queue, and then its registry entry.
+// It works at any point of building and may be called again. When a namespace
+// cannot be removed the entry stays, so that a later Sweep tries again.
+func (l *Lab) Close() error {
+	if l.entry == nil {
+		return nil
+	}
+	l.cancel()
+	for _, h := range l.hosts {
+		h.nl.Close()
+		h.ns.Close()
+	}
+	_, err := removeNamespaces(l.id)
+	if err == nil {
+		err = os.Remove(l.entry.Name())
+	}
+	err = errors.Join(err, l.entry.Close())
+	l.entry = nil
+	if err != nil {
+		return fmt.Errorf("lab: close lab %s: %w", l.id, err)
+	}
+	return nil
+}
+
+// Missing names what was asked of the links and this kernel cannot give, one
+// sentence for each direction of a link; it is empty when nothing is missing.
+func (l *Lab) Missing() []string {
+	var missing []string
+	for _, link := range l.links {
+		for _, e := range link.ends {
+			if lacks := e.shape.netemWords(); len(lacks) > 0 && l.netem() != nil {
+				missing = append(missing, fmt.Sprintf("%s → %s (%s): no %s, %v",
+					e.host.name, e.peer.host.name, e.dev, strings.Join(lacks, ", "), l.netem()))
+			}
+		}
+	}
+	return missing
+}
+
+// Together runs build and gives the links that it makes their queues at its
+// end, with one run of tc for each host: what makes hundreds of links come up
+// in seconds.
+func (l *Lab) Together(build func() error) error {
+	l.together = true
+	err := build()
+	l.together = false
+	if err != nil {
+		return err
+	}
+	for _, h := range l.hosts {
+		if err := h.batch("tc", h.queues); err != nil {
+			return fmt.Errorf("lab: %s: %w", h.name, err)
+		}
+		h.queues = nil
+	}
+	return nil
+}
+
+var validName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,31}$`)
+
+// Host adds a host: a namespace that sends each address's traffic through that
+// address's own interface and forwards nothing. The name is 1 to 32 of a-z,
+// 0-9 and "-".
+//
+// Inside, TCP starts out with reno and without memory of former connections,
+// so that no result depends on the machine's own settings.
+func (l *Lab) Host(name string) (*Host, error) { return l.add(name, false, false) }
+
+// Relay adds a host that forwards too.
+func (l *Lab) Relay(name string) (*Host, error) { return l.add(name, true, false) }
+
+// Router adds what does nothing but forward.
+func (l *Lab) Router(name string) (*Host, error) { return l.add(name, true, true) }
+
+func (l *Lab) add(name string, forwards, router bool) (*Host, error) {
+	if !validName.MatchString(name) {
+		return nil, fmt.Errorf("lab: host name %q: use 1 to 32 of a-z, 0-9 and -", name)
+	}
+	for _, h := range l.hosts {
+		if h.name == name {
+			return nil, fmt.Errorf("lab: a host named %q is already there", name)
+		}
+	}
+	h, err := newHost(l, name, forwards, router)
+	if err != nil {
+		return nil, fmt.Errorf("lab: host %s: %w", name, err)
+	}
+	l.hosts = append(l.hosts, h)
+	return h, nil
+}
+
+// namespaceDir is where ip keeps the named namespaces.
+const namespaceDir = "/run/netns"
+
+func namespacePrefix(id string) string { return "mpcc-" + id + "-" }
+
+// filesDir has the folders of labs.
+const filesDir = "/run/mpcc/files"
+
+// Folder makes a folder for files of programs in the lab, which go with it.
+func (h *Host) Folder() (string, error) {
+	path := filepath.Join(filesDir, h.lab.id, h.name)
+	return path, os.MkdirAll(path, 0o755)
+}
+
+// removeNamespaces removes the namespaces and files of lab id and names the former. It goes by
+// what is there rather than by what a Lab remembers: a half-made one counts.
+func removeNamespaces(id string) ([]string, error) {
+	paths, err := filepath.Glob(filepath.Join(namespaceDir, namespacePrefix(id)+"*"))
+	if err != nil {
+		return nil, err
+	}
+	var removed []string
+	var failed error
+	for _, p := range paths {
+		name := filepath.Base(p)
+		if err := removeNamespace(p); err != nil {
+			failed = errors.Join(failed, err)
+			continue
+		}
+		removed = append(removed, name)
+	}
+	return removed, errors.Join(failed, os.RemoveAll(filepath.Join(filesDir, id)))
+}
+
+// removeNamespace takes a namespace's name away, and with it the namespace.
+func removeNamespace(path string) error {
+	// What is not mounted is the name that a killed process had got ready.
+	if err := unix.Unmount(path, unix.MNT_DETACH); err != nil && !errors.Is(err, unix.EINVAL) {
+		return fmt.Errorf("unmount %s: %w", path, err)
+	}
+	return os.Remove(path)
+}

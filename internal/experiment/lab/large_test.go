@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lab_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/mpcc/mpcc/internal/experiment/lab"
+)
+
+// A FatTree of 8-port switches: 128 hosts, 80 switches, 384 links. Here each
+// address of a host has a path of its own.
+func TestFatTree(t *testing.T) {
+	const ports, half, addrs = 8, 4, 4
+	start := time.Now()
+	l := newLab(t)
+	shape := lab.Shape{Rate: 10e6}
+	var hosts []*lab.Host
+	var links []*lab.Link
+	err := l.Together(func() error {
+		var cores []*lab.Host
+		for i := range half * half {
+			cores = append(cores, addRouter(t, l, fmt.Sprint("core", i)))
+		}
+		link := func(a, b *lab.Host) *lab.Link {
+			return addLink(t, l, a, b, lab.LinkOpts{AtoB: shape, BtoA: shape})
+		}
+		for pod := range ports {
+			var edges []*lab.Host
+			for i := range half {
+				edge := addRouter(t, l, fmt.Sprintf("edge%d-%d", pod, i))
+				for j := range half {
+					h := addHost(t, l, fmt.Sprintf("host%d-%d-%d", pod, i, j))
+					k := link(h, edge)
+					if _, err := k.AddAddrs(h, addrs); err != nil {
+						return err
+					}
+					hosts, links = append(hosts, h), append(links, k)
+				}
+				edges = append(edges, edge)
+			}
+			for i := range half {
+				agg := addRouter(t, l, fmt.Sprintf("agg%d-%d", pod, i))
+				for _, edge := range edges {
+					link(edge, agg)
+				}
+				for j := range half {
+					link(agg, cores[half*i+j])
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("made in %v", time.Since(start))
+	if err := l.Route(); err != nil {
+		t.Fatal(err)
+	}
+	took := time.Since(start)
+	t.Logf("up in %v", took)
+	if took > time.Minute {
+		t.Errorf("up in %v", took)
+	}
+	for i, h := range hosts {
+		to := (i + len(hosts)/2) % len(hosts)
+		if err := exchange(h, hosts[to], links[i].Addr(h), links[to].Addr(hosts[to])); err != nil {
+			t.Errorf("%s to %s: %v", h.Name(), hosts[to].Name(), err)
+		}
+	}
+	start = time.Now()
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("removed in %v", time.Since(start))
+}

@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lab
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// rulePriority is before the main table's 32766.
+const rulePriority = 1000
+
+// addOwnRoutes gives the end's address a routing table of its own, in which
+// everything goes through its interface or nowhere: a subflow whose link is
+// down must fail instead of moving to another one.
+func (e *end) addOwnRoutes() error {
+	if e.table == 0 {
+		return nil
+	}
+	if err := e.addRule(e.addr); err != nil {
+		return err
+	}
+	nowhere := &netlink.Route{
+		Dst:      ipNet(everywhere),
+		Table:    e.table,
+		Type:     unix.RTN_UNREACHABLE,
+		Priority: 1 << 20,
+	}
+	if err := e.host.nl.RouteReplace(nowhere); err != nil {
+		return fmt.Errorf("close the table of %v: %w", e.addr, err)
+	}
+	return e.addRoute(netlink.Route{
+		Dst:   ipNet(e.subnet),
+		Table: e.table,
+		Scope: netlink.SCOPE_LINK,
+	})
+}
+
+// addRule makes what the host sends from the source address addr go by the
+// end's own table. What comes back for it to pass on, because a router holds
+// the host itself for a way to the destination, goes on by the main table.
+func (e *end) addRule(addr netip.Addr) error {
+	if e.table == 0 {
+		return nil
+	}
+	rule := netlink.NewRule()
+	rule.Src = ipNet(netip.PrefixFrom(addr, 32))
+	rule.IifName = "lo"
+	rule.Table = e.table
+	rule.Priority = rulePriority
+	if err := e.host.nl.RuleAdd(rule); err != nil {
+		return fmt.Errorf("add the rule for %v: %w", addr, err)
+	}
+	return nil
+}
+
+func (e *end) addRoute(r netlink.Route) error {
+	r.LinkIndex = e.nl.Attrs().Index
+	if err := e.host.nl.RouteReplace(&r); err != nil {
+		return fmt.Errorf("add route to %v by %s: %w", r.Dst, e.dev, err)
+	}
+	e.routes = append(e.routes, r)
+	return nil
+}
+
+func ipNet(p netip.Prefix) *net.IPNet {
+	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), 32)}
+}
+
+// farCost is more than any number of hops.
+const farCost = 1 << 20
+
+// Route gives every host and router a shortest route to every address of the
+// lab's hosts, from each of its own addresses through that address's interface.
+// Call it when the links are made, and again after adding some.
+//
+// An address is reached by its own link; where no path leads there, by any
+// link of its host (two hosts with two links between them, say, where the
+// first address of one speaks to the second of the other). Of equal ways a
+// host takes the first; a router spreads over all of them, by a hash of source
+// and destination.
+func (l *Lab) Route() error {
+	for _, h := range l.hosts {
+		for _, e := range h.ends {
+			e.routes = slices.DeleteFunc(e.routes, func(r netlink.Route) bool { return r.Gw != nil || r.MultiPath != nil })
+		}
+	}
+	for _, h := range l.hosts {
+		if !h.leaf() {
+			continue
+		}
+		for _, table := range []int{h.ends[0].table, unix.RT_TABLE_MAIN} {
+			if err := h.ends[0].addRoute(h.ends[0].via(everywhere, table)); err != nil {
+				return fmt.Errorf("lab: %s: %w", h.name, err)
+			}
+		}
+	}
+	for _, dst := range l.hosts {
+		if dst.router {
+			continue
+		}
+		byAny := l.hops(dst, dst)
+		for _, target := range dst.ends {
+			byOwn := l.hops(target.peer.host, dst)
+			cost := func(e *end) (int, bool) {
+				next := e.peer.host
+				if n, ok := byOwn[next]; ok && next.forwards && next != dst {
+					return n, true
+				}
+				if n, ok := byAny[next]; ok && (next.forwards || next == dst) {
+					return farCost + n, true
+				}
+				return 0, false
+			}
+			for _, h := range l.hosts {
+				if h == dst || h.leaf() {
+					continue
+				}
+				if err := h.routeTo(target, cost); err != nil {
+					return fmt.Errorf("lab: %s: %w", h.name, err)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+var everywhere = netip.MustParsePrefix("0.0.0.0/0")
+
+// leaf says that all of a host's traffic goes to the one router that it is
+// linked to: in a large network most hosts are so.
+func (h *Host) leaf() bool {
+	return !h.forwards && len(h.ends) == 1 && h.ends[0].peer.host.router
+}
+
+// routeTo installs h's routes to the addresses of target; cost is that of going
+// through one of h's ends, if that leads there at all.
+func (h *Host) routeTo(target *end, cost func(*end) (int, bool)) error {
+	direct := false
+	var best []*end // of equal cost
+	var bestCost int
+	for _, e := range h.ends {
+		if e == target.peer {
+			direct = true // on the same subnet, where the kernel has its own route
+			continue
+		}
+		c, ok := cost(e)
+		if !ok {
+			continue
+		}
+		if err := e.addTableRoutes(target); err != nil {
+			return err
+		}
+		switch {
+		case best == nil || c < bestCost:
+			best, bestCost = []*end{e}, c
+		case c == bestCost && h.forwards:
+			best = append(best, e)
+		}
+	}
+	if direct {
+		return nil
+	}
+	for _, dst := range target.prefixes() {
+		if err := h.addMainRoute(dst, best); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// addMainRoute adds a route by one end, or one that spreads over several.
+func (h *Host) addMainRoute(dst netip.Prefix, by []*end) error {
+	if len(by) == 1 {
+		return by[0].addRoute(by[0].via(dst, unix.RT_TABLE_MAIN))
+	}
+	r := netlink.Route{Dst: ipNet(dst), Table: unix.RT_TABLE_MAIN}
+	for _, e := range by {
+		r.MultiPath = append(r.MultiPath, &netlink.NexthopInfo{LinkIndex: e.nl.Attrs().Index, Gw: e.peer.addr.AsSlice()})
+	}
+	if len(by) == 0 {
+		return nil
+	}
+	if err := h.nl.RouteReplace(&r); err != nil {
+		return fmt.Errorf("add route to %v by %d ways: %w", r.Dst, len(by), err)
+	}
+	for _, e := range by {
+		e.routes = append(e.routes, r)
+	}
+	return nil
+}
+
+// addTableRoutes adds to e's own table, if it has one, what leads to target.
+func (e *end) addTableRoutes(target *end) error {
+	if e.table == 0 {
+		return nil
+	}
+	for _, dst := range target.prefixes() {
+		if err := e.addRoute(e.via(dst, e.table)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// prefixes hold all the end's addresses and no other host's.
+func (e *end) prefixes() []netip.Prefix {
+	if e.peer.host.router {
+		return []netip.Prefix{e.subnet}
+	}
+	all := []netip.Prefix{netip.PrefixFrom(e.addr, 32)}
+	if len(e.more) > 0 {
+		all = append(all, e.morePrefix())
+	}
+	return all
+}
+
+// via is the route through e to dst.
+func (e *end) via(dst netip.Prefix, table int) netlink.Route {
+	return netlink.Route{Dst: ipNet(dst), Gw: e.peer.addr.AsSlice(), Table: table}
+}
+
+// hops counts the hops from every host to start. Only what forwards passes
+// packets on, and dst does nothing but receive.
+func (l *Lab) hops(start, dst *Host) map[*Host]int {
+	hops := map[*Host]int{start: 0}
+	for queue := []*Host{start}; len(queue) > 0; queue = queue[1:] {
+		h := queue[0]
+		if h != start && h == dst || h != dst && !h.forwards {
+			continue
+		}
+		for _, e := range h.ends {
+			next := e.peer.host
+			if _, seen := hops[next]; !seen {
+				hops[next] = hops[h] + 1
+				queue = append(queue, next)
+			}
+		}
+	}
+	return hops
+}

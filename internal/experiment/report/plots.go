@@ -1,0 +1,395 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/mpcc/mpcc/internal/experiment/result"
+)
+
+// Plot is a figure as data.
+type Plot struct {
+	Title  string   `json:"title"`
+	Source string   `json:"source,omitempty"` // the paper's figure that it is like
+	Kind   string   `json:"kind"`
+	X      string   `json:"x"` // axis label, with unit
+	Y      string   `json:"y"`
+	Names  []string `json:"names,omitempty"` // of x = 0, 1, …; none on a numeric axis
+	Series []Series `json:"series"`
+}
+
+// Series is what shares a colour or, for a paper's values, a series' colour.
+type Series struct {
+	Name string  `json:"name"`
+	Kind string  `json:"kind"` // "" = ours; published, theory, optimum
+	Hue  int     `json:"hue"`
+	Data []Datum `json:"data"`
+	// Trace is the data of a trace, with neither intervals nor boxes.
+	Trace Trace `json:"trace,omitempty"`
+}
+
+// Trace is in JSON a text of x,y x,y …, with five significant digits.
+type Trace []Datum
+
+// Datum is a point, with its interval or box.
+type Datum struct {
+	X    float64  `json:"x"`
+	Y    float64  `json:"y"` // of a box, the median
+	Low  *float64 `json:"low,omitempty"`
+	High *float64 `json:"high,omitempty"`
+	Box  *Boxed   `json:"box,omitempty"`
+}
+
+// MarshalText writes it.
+func (t Trace) MarshalText() ([]byte, error) {
+	var text []byte
+	for i, d := range t {
+		if i > 0 {
+			text = append(text, ' ')
+		}
+		text = strconv.AppendFloat(text, d.X, 'g', 5, 64)
+		text = append(text, ',')
+		text = strconv.AppendFloat(text, d.Y, 'g', 5, 64)
+	}
+	return text, nil
+}
+
+// UnmarshalText reads it.
+func (t *Trace) UnmarshalText(text []byte) error {
+	*t = nil
+	for _, pair := range strings.Fields(string(text)) {
+		var d Datum
+		if _, err := fmt.Sscanf(pair, "%g,%g", &d.X, &d.Y); err != nil {
+			return fmt.Errorf("trace: %q is not x,y", pair)
+		}
+		*t = append(*t, d)
+	}
+	return nil
+}
+
+func (g *group) plots() ([]Plot, error) {
+	plots := []Plot{}
+	for _, f := range g.figures() {
+		if f.Kind == result.Traces {
+			drawn, err := g.traces(f)
+			if err != nil {
+				return nil, err
+			}
+			plots = append(plots, drawn...)
+		} else if p := g.plot(f); len(p.Series) > 0 {
+			plots = append(plots, p)
+		}
+	}
+	return plots, nil
+}
+
+// figures are the scenario's, or goodput as bars where it asks for none.
+func (g *group) figures() []result.Figure {
+	if figures := g.sources[0].Expect.Figures; len(figures) > 0 {
+		return figures
+	}
+	return []result.Figure{{Title: "Goodput", Kind: result.Bars, Select: result.Select{Metric: "goodput"}}}
+}
+
+// plot draws a metric over an axis, one series for each value of the others.
+func (g *group) plot(f result.Figure) Plot {
+	m, _ := result.FindMetric(f.Metric)
+	p := Plot{Title: f.Title, Source: f.Source, Kind: f.Kind, Y: label(m.Title, m.Unit)}
+	if m.Source != "" {
+		p.Y += " (" + m.Source + ")"
+	}
+	over := f.Over
+	if over == "" && len(g.axes) > 0 {
+		over = g.axes[0].Name
+	}
+	p.X = cmp.Or(f.X, over)
+	xs := g.scale(&p, over)
+	of := []string{f.Of}
+	if f.Of == "" && !m.Total {
+		of = slices.DeleteFunc(g.names(m), func(of string) bool { return of == "" })
+	}
+	var theirs []Series
+	for i := range g.sources {
+		for _, name := range of {
+			for _, rest := range g.others(f.At, over) {
+				ours := Series{Name: g.seriesName(i, len(of) > 1, name, rest), Hue: len(p.Series), Data: []Datum{}}
+				refs := map[string]*Series{}
+				for _, x := range xs {
+					point := maps.Clone(rest)
+					maps.Copy(point, f.At)
+					if over != "" {
+						point[over] = x.value
+					}
+					if d, ok := g.sources[i].datum(m, name, point, f.Kind); ok {
+						d.X = x.at
+						ours.Data = append(ours.Data, d)
+					}
+					for kind, v := range g.sources[i].expected(m, name, point) {
+						if i > 0 && len(g.sources[i].fixed) == 0 {
+							continue // drawn with the first source's
+						}
+						if refs[kind] == nil {
+							refs[kind] = &Series{Name: ours.Name + ", " + kind, Kind: kind, Hue: ours.Hue}
+						}
+						refs[kind].Data = append(refs[kind].Data, Datum{X: x.at, Y: v})
+					}
+				}
+				if len(ours.Data) == 0 {
+					continue
+				}
+				p.Series = append(p.Series, ours)
+				for _, kind := range slices.Sorted(maps.Keys(refs)) {
+					theirs = append(theirs, *refs[kind])
+				}
+			}
+		}
+	}
+	p.Series = append(p.Series, theirs...)
+	return p
+}
+
+type tick struct {
+	value string
+	at    float64
+}
+
+// scale places the axis' values: at what they are where all are numbers and lines are to be drawn, else
+// side by side.
+func (g *group) scale(p *Plot, over string) []tick {
+	values := []string{""}
+	if i := slices.IndexFunc(g.axes, func(a result.Axis) bool { return a.Name == over }); i >= 0 {
+		values = g.axes[i].Values
+	}
+	numbers, all := numbersOf(values)
+	byNumber := p.Kind == result.Lines && all
+	var ticks []tick
+	for i, v := range values {
+		at := float64(i)
+		if byNumber {
+			at = numbers[v]
+		}
+		ticks = append(ticks, tick{v, at})
+	}
+	if !byNumber {
+		p.Names = values
+	}
+	return ticks
+}
+
+// others lists the combinations of the axes that neither at nor over settles.
+func (g *group) others(at result.Point, over string) []result.Point {
+	combinations := []result.Point{{}}
+	for _, axis := range g.axes {
+		if _, ok := at[axis.Name]; ok || axis.Name == over {
+			continue
+		}
+		var longer []result.Point
+		for _, c := range combinations {
+			for _, v := range axis.Values {
+				next := maps.Clone(c)
+				next[axis.Name] = v
+				longer = append(longer, next)
+			}
+		}
+		combinations = longer
+	}
+	return combinations
+}
+
+func (g *group) seriesName(source int, several bool, of string, rest result.Point) string {
+	var parts []string
+	for _, axis := range g.axes {
+		if v, ok := rest[axis.Name]; ok && len(axis.Values) > 1 {
+			if _, err := strconv.ParseFloat(v, 64); err == nil {
+				v = axis.Name + " " + v
+			}
+			parts = append(parts, v)
+		}
+	}
+	if several || len(parts) == 0 && len(g.sources) == 1 {
+		parts = append(parts, of)
+	}
+	if len(g.sources) > 1 {
+		parts = append(parts, g.sources[source].label)
+	}
+	return strings.Trim(strings.Join(parts, ", "), " ")
+}
+
+// datum is what the figure shows at a point: a box is over every user of every repeat.
+func (s *source) datum(m result.Metric, of string, point result.Point, kind string) (Datum, bool) {
+	if kind == result.Box {
+		var values []float64
+		for _, run := range s.at(point) {
+			values = append(values, m.Values(run, of)...)
+		}
+		if len(values) == 0 {
+			return Datum{}, false
+		}
+		b := boxed(values)
+		return Datum{Y: b.Median, Box: &b}, true
+	}
+	e := estimate(s.figures(m, of, point))
+	return Datum{Y: e.Mean, Low: e.Low, High: e.High}, e.N > 0
+}
+
+// expected are the scenario's values at a point, by their kind.
+func (s *source) expected(m result.Metric, of string, point result.Point) map[string]float64 {
+	found := map[string]float64{}
+	full := maps.Clone(point)
+	maps.Copy(full, s.fixed)
+	for _, v := range s.Expect.Values {
+		if v.Metric == m.Name && v.Of == of && full.Agrees(v.At) {
+			found[v.Kind] = v.Value
+		}
+	}
+	return found
+}
+
+// traces draws the first repeat at each point: a line for each subflow of each class' first user.
+func (g *group) traces(f result.Figure) ([]Plot, error) {
+	var plots []Plot
+	for i := range g.sources {
+		s := &g.sources[i]
+		for _, point := range (&group{sources: []source{*s}, axes: g.axes}).points() {
+			runs := s.at(point)
+			if !runs[0].Point.Agrees(f.At) || runs[0].Samples == "" {
+				continue
+			}
+			p, err := s.trace(f, runs[0])
+			if err != nil {
+				return nil, err
+			}
+			rest := maps.Clone(point)
+			maps.DeleteFunc(rest, func(axis, _ string) bool { _, fixed := f.At[axis]; return fixed })
+			where := pointText(rest)
+			if len(g.sources) > 1 {
+				where = strings.Trim(where+", "+s.label, ", ")
+			}
+			if where != "" {
+				p.Title += ", " + where
+			}
+			if len(p.Series) > 0 {
+				plots = append(plots, p)
+			}
+		}
+	}
+	return plots, nil
+}
+
+var traceLabels = map[string]string{
+	"cwnd": "congestion window, packets", "sequence": "acknowledged, MB", "srtt": "smoothed RTT, ms",
+	"rate": "acknowledged per second, Mbit/s",
+}
+
+func (s *source) trace(f result.Figure, run *result.Run) (Plot, error) {
+	p := Plot{Title: f.Title, Source: f.Source, Kind: f.Kind, X: "time, s", Y: traceLabels[f.Metric]}
+	type key struct {
+		class   string
+		subflow int
+	}
+	lines := map[key][]Datum{}
+	names := map[key]string{}
+	before := map[key]result.Sample{}
+	err := result.ReadSamples(filepath.Join(s.folder, run.Samples), func(sample result.Sample) {
+		if sample.User != 0 || f.Of != "" && f.Of != sample.Class {
+			return
+		}
+		k := key{sample.Class, sample.Subflow}
+		d := Datum{X: sample.Time}
+		switch f.Metric {
+		case "cwnd":
+			d.Y = float64(sample.Cwnd)
+		case "sequence":
+			d.Y = float64(sample.Bytes) / 1e6
+		case "srtt":
+			d.Y = sample.SRTT
+		case "rate":
+			last, ok := before[k]
+			if ok && sample.Time-last.Time < 1 {
+				return
+			}
+			before[k] = sample
+			if !ok || sample.Bytes < last.Bytes {
+				return
+			}
+			d.Y = float64(sample.Bytes-last.Bytes) * 8 / 1e6 / (sample.Time - last.Time)
+		}
+		if names[k] == "" {
+			names[k] = sample.Class + ", " + sample.Interface
+		}
+		lines[k] = append(lines[k], d)
+	})
+	if err != nil {
+		return p, err
+	}
+	for _, class := range run.Classes {
+		for _, k := range slices.SortedFunc(maps.Keys(lines), func(a, b key) int { return a.subflow - b.subflow }) {
+			if k.class != class.Name {
+				continue
+			}
+			name := names[k]
+			for _, o := range p.Series {
+				if o.Name == name {
+					name = fmt.Sprintf("%s, subflow %d", name, k.subflow)
+				}
+			}
+			p.Series = append(p.Series, Series{Name: name, Hue: len(p.Series), Data: []Datum{}, Trace: thin(lines[k])})
+		}
+	}
+	return p, nil
+}
+
+// spans is how many pieces of a trace are told apart in a plot.
+const spans = 250
+
+// thin keeps the lowest and the highest of each span of time, so that peaks stay.
+func thin(data []Datum) Trace {
+	if len(data) <= 2*spans {
+		return data
+	}
+	first, last := data[0].X, data[len(data)-1].X
+	width := (last - first) / spans
+	var kept Trace
+	for start := 0; start < len(data); {
+		end := start
+		low, high := start, start
+		for ; end < len(data) && data[end].X < first+width*math.Floor((data[start].X-first)/width+1); end++ {
+			if data[end].Y < data[low].Y {
+				low = end
+			}
+			if data[end].Y > data[high].Y {
+				high = end
+			}
+		}
+		end = max(end, start+1)
+		kept = append(kept, data[min(low, high)])
+		if low != high {
+			kept = append(kept, data[max(low, high)])
+		}
+		start = end
+	}
+	return kept
+}
+
+func label(title, unit string) string {
+	if unit == "" {
+		return title
+	}
+	return title + ", " + unit
+}
+
+func pointText(p result.Point) string {
+	var parts []string
+	for _, axis := range slices.Sorted(maps.Keys(p)) {
+		parts = append(parts, axis+" "+p[axis])
+	}
+	return strings.Join(parts, ", ")
+}

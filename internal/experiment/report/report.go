@@ -1,0 +1,503 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package report makes tables, plots and judged claims of experiments' results. A Report holds all that is
+// shown, as data; the text, HTML, Markdown and SVG are drawn from it alone.
+package report
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/mpcc/mpcc/internal/experiment/result"
+)
+
+// Format and Version mark a Report's JSON.
+const (
+	Format  = "mpcc report"
+	Version = 1
+)
+
+// Report is what several run folders show.
+type Report struct {
+	Format      string       `json:"format"`
+	Version     int          `json:"version"`
+	Experiments []Experiment `json:"experiments"`
+}
+
+// Experiment is a scenario that was run once or, to compare, several times.
+type Experiment struct {
+	Scenario result.Scenario `json:"scenario"` // of the first run
+	Runs     []RunInfo       `json:"runs"`     // one per folder, in the order given
+	Axes     []string        `json:"axes"`     // of the rows' points
+	Rows     []Row           `json:"rows"`
+	Claims   []Verdict       `json:"claims"`
+	Plots    []Plot          `json:"plots"`
+}
+
+// RunInfo says how a folder's results came about.
+type RunInfo struct {
+	Label    string    `json:"label"`
+	Tool     string    `json:"tool"`
+	Kernel   string    `json:"kernel"`
+	Machine  string    `json:"machine"`
+	Started  time.Time `json:"started"`
+	Seed     uint64    `json:"seed"`
+	Quick    bool      `json:"quick"`
+	Repeats  int       `json:"repeats"`      // at the point with the fewest
+	Most     int       `json:"most_repeats"` // at that with the most
+	Measured float64   `json:"measured_seconds"`
+	Links    Links     `json:"links"`
+	Warnings []string  `json:"warnings"`
+}
+
+// Links is how far the measured links were from what was asked, at worst; null where nothing was asked.
+type Links struct {
+	Count int      `json:"count"`
+	Rate  *float64 `json:"rate_relative"`
+	Delay *float64 `json:"delay_ms"`
+	Loss  *float64 `json:"loss"`
+}
+
+// Row is one metric at one point of the sweep.
+type Row struct {
+	Metric string       `json:"metric"`
+	Of     string       `json:"of"`
+	Unit   string       `json:"unit"`
+	Source string       `json:"source,omitempty"` // of an energy: model or rapl
+	Point  result.Point `json:"point"`
+	Main   bool         `json:"main"` // the scenario speaks of it
+	// Ours has one entry per run, with n = 0 where the run did not measure it.
+	Ours   []Estimate  `json:"ours"`
+	Theirs []Reference `json:"theirs"`
+}
+
+// Reference is a value to compare with.
+type Reference struct {
+	Kind       string    `json:"kind"` // published, theory, optimum
+	Value      float64   `json:"value"`
+	Source     string    `json:"source"`
+	Difference []float64 `json:"difference"` // of our means, relative to it, one per run that measured it
+}
+
+// Load reads run folders and reports on them: those of one scenario are compared.
+func Load(folders ...string) (*Report, error) { return gather(folders, false) }
+
+// Join is Load, but folders of one scenario are pieces of one run: they have other points, or further repeats.
+func Join(folders ...string) (*Report, error) { return gather(folders, true) }
+
+func gather(folders []string, join bool) (*Report, error) {
+	report := &Report{Format: Format, Version: Version, Experiments: []Experiment{}}
+	var groups []*group
+	for _, folder := range folders {
+		r, err := result.Read(folder)
+		if err != nil {
+			return nil, err
+		}
+		i := slices.IndexFunc(groups, func(g *group) bool { return g.sources[0].Scenario.Name == r.Scenario.Name })
+		if i < 0 {
+			i, groups = len(groups), append(groups, &group{})
+		}
+		groups[i].sources = append(groups[i].sources, source{Result: r, folder: folder})
+	}
+	for _, g := range groups {
+		if join {
+			if err := g.join(); err != nil {
+				return nil, err
+			}
+		}
+		e, err := g.experiment()
+		if err != nil {
+			return nil, err
+		}
+		report.Experiments = append(report.Experiments, e)
+	}
+	return report, nil
+}
+
+// Read reads a Report's JSON back.
+func Read(path string) (*Report, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var r Report
+	if err := json.Unmarshal(text, &r); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if r.Format != Format || r.Version != Version {
+		return nil, fmt.Errorf("%s: its format is %q version %d, not %q version %d: write it again with mpcc report -j",
+			path, r.Format, r.Version, Format, Version)
+	}
+	return &r, nil
+}
+
+// group is the results of one scenario.
+type group struct {
+	sources []source
+	axes    []result.Axis // of all sources
+}
+
+type source struct {
+	*result.Result
+	folder string // "" when joined: its samples have whole paths
+	label  string
+	fixed  result.Point // axes that have one value in this source, and another in others
+}
+
+// join makes one source of all. Runs of one point that several have become its further repeats.
+func (g *group) join() error {
+	whole := source{Result: new(result.Result)}
+	*whole.Result = *g.sources[0].Result
+	whole.Runs, whole.Sweep = nil, g.sweep()
+	seen := map[string]string{} // point and seed → folder
+	repeats := map[string]int{}
+	for _, s := range g.sources {
+		if s.Kernel != whole.Kernel || s.Machine != whole.Machine || s.Quick != whole.Quick {
+			return fmt.Errorf("%s and %s differ in kernel, machine or --quick: they can be compared, not joined",
+				g.sources[0].folder, s.folder)
+		}
+		if s.Started.Before(whole.Started) {
+			whole.Started = s.Started
+		}
+		for _, run := range s.Runs {
+			point := fmt.Sprint(run.Point)
+			key := fmt.Sprint(point, run.Seed)
+			if other, ok := seen[key]; ok && other != s.folder {
+				return fmt.Errorf("%s and %s have the same run (%s, seed %d): give one of them another --seed",
+					other, s.folder, pointText(run.Point), run.Seed)
+			}
+			seen[key] = s.folder
+			run.Repeat = repeats[point]
+			repeats[point]++
+			if run.Samples != "" {
+				run.Samples = filepath.Join(s.folder, run.Samples)
+			}
+			whole.Runs = append(whole.Runs, run)
+		}
+	}
+	whole.label = whole.Scenario.Name
+	g.sources = []source{whole}
+	return nil
+}
+
+func (g *group) experiment() (Experiment, error) {
+	for _, s := range g.sources {
+		if err := s.Expect.Check(); err != nil {
+			return Experiment{}, fmt.Errorf("%s: %w", filepath.Join(s.folder, result.File), err)
+		}
+	}
+	g.align()
+	e := Experiment{Scenario: g.sources[0].Scenario, Axes: []string{}, Rows: []Row{}}
+	for _, a := range g.axes {
+		e.Axes = append(e.Axes, a.Name)
+	}
+	for i := range g.sources {
+		e.Runs = append(e.Runs, g.sources[i].info())
+	}
+	e.Rows = g.rows()
+	e.Claims = g.verdicts()
+	var err error
+	e.Plots, err = g.plots()
+	return e, err
+}
+
+// align gathers the axes of all sources, and names the sources. An axis with one value in each source,
+// which differs between them, is what is compared: it goes from the points into the labels.
+func (g *group) align() {
+	g.axes = g.sweep()
+	compared := map[string]bool{}
+	for _, axis := range g.axes {
+		compared[axis.Name] = len(axis.Values) > 1
+		for _, s := range g.sources {
+			i := slices.IndexFunc(s.Sweep, func(a result.Axis) bool { return a.Name == axis.Name })
+			if i < 0 || len(s.Sweep[i].Values) != 1 {
+				compared[axis.Name] = false
+			}
+		}
+	}
+	used := map[string]int{}
+	for i := range g.sources {
+		s := &g.sources[i]
+		s.fixed = result.Point{}
+		if s.label == "" {
+			s.label = filepath.Base(filepath.Clean(s.folder))
+		}
+		used[s.label]++
+		if n := used[s.label]; n > 1 {
+			s.label = fmt.Sprintf("%s (%d)", s.label, n)
+		}
+		for _, axis := range s.Sweep {
+			if compared[axis.Name] {
+				s.fixed[axis.Name] = axis.Values[0]
+				s.label += ", " + axis.Name + " " + axis.Values[0]
+			}
+		}
+	}
+	g.axes = slices.DeleteFunc(g.axes, func(a result.Axis) bool { return compared[a.Name] })
+}
+
+// sweep has the axes of all sources, with all their values: numbers by size, words as they come.
+func (g *group) sweep() []result.Axis {
+	var axes []result.Axis
+	for _, s := range g.sources {
+		for _, axis := range s.Sweep {
+			i := slices.IndexFunc(axes, func(a result.Axis) bool { return a.Name == axis.Name })
+			if i < 0 {
+				i, axes = len(axes), append(axes, result.Axis{Name: axis.Name})
+			}
+			for _, v := range axis.Values {
+				if !slices.Contains(axes[i].Values, v) {
+					axes[i].Values = append(axes[i].Values, v)
+				}
+			}
+		}
+	}
+	for _, axis := range axes {
+		if numbers, all := numbersOf(axis.Values); all {
+			slices.SortFunc(axis.Values, func(a, b string) int { return cmp.Compare(numbers[a], numbers[b]) })
+		}
+	}
+	return axes
+}
+
+// numbersOf is what an axis' values are as numbers, and whether all are finite ones.
+func numbersOf(values []string) (numbers map[string]float64, all bool) {
+	numbers = map[string]float64{}
+	for _, v := range values {
+		n, err := strconv.ParseFloat(v, 64)
+		if err != nil || math.IsInf(n, 0) || math.IsNaN(n) {
+			return nil, false
+		}
+		numbers[v] = n
+	}
+	return numbers, true
+}
+
+func (s *source) info() RunInfo {
+	info := RunInfo{
+		Label: s.label, Tool: s.Tool, Kernel: s.Kernel, Machine: s.Machine, Started: s.Started, Seed: s.Seed, Quick: s.Quick, Warnings: []string{},
+	}
+	repeats := map[string]int{}
+	for i := range s.Runs {
+		run := &s.Runs[i]
+		repeats[fmt.Sprint(run.Point)]++
+		info.Measured = max(info.Measured, run.Measured)
+		info.Links.Count = max(info.Links.Count, len(run.Links))
+		for _, l := range run.Links {
+			worst(&info.Links.Rate, l.Asked.Rate, l.Measured.Rate, true)
+			worst(&info.Links.Delay, l.Asked.Delay, l.Measured.Delay, false)
+			worst(&info.Links.Loss, l.Asked.Loss, l.Measured.Loss, false)
+		}
+		for _, w := range run.Warnings {
+			if !slices.Contains(info.Warnings, w) {
+				info.Warnings = append(info.Warnings, w)
+			}
+		}
+	}
+	if len(repeats) > 0 {
+		counts := slices.Collect(maps.Values(repeats))
+		info.Repeats, info.Most = slices.Min(counts), slices.Max(counts)
+	}
+	return info
+}
+
+func worst(kept **float64, asked, measured *float64, relative bool) {
+	if asked == nil || measured == nil {
+		return
+	}
+	off := math.Abs(*measured - *asked)
+	if relative && *asked != 0 {
+		off /= *asked
+	}
+	if *kept == nil || off > **kept {
+		*kept = &off
+	}
+}
+
+// points lists those of the sweep that any source has, in the order of the axes.
+func (g *group) points() []result.Point {
+	var points []result.Point
+	for i := range g.sources {
+		for _, run := range g.sources[i].Runs {
+			p := g.sources[i].reduced(run.Point)
+			if !slices.ContainsFunc(points, func(q result.Point) bool { return maps.Equal(p, q) }) {
+				points = append(points, p)
+			}
+		}
+	}
+	slices.SortStableFunc(points, func(p, q result.Point) int {
+		for _, a := range g.axes {
+			if c := cmp.Compare(slices.Index(a.Values, p[a.Name]), slices.Index(a.Values, q[a.Name])); c != 0 {
+				return c
+			}
+		}
+		return 0
+	})
+	return points
+}
+
+// reduced is a point without the axes that the source's label names.
+func (s *source) reduced(p result.Point) result.Point {
+	q := result.Point{}
+	for axis, value := range p {
+		if _, ok := s.fixed[axis]; !ok {
+			q[axis] = value
+		}
+	}
+	return q
+}
+
+// at lists the runs at a point, by repeat.
+func (s *source) at(point result.Point) []*result.Run {
+	var runs []*result.Run
+	for i := range s.Runs {
+		if s.Runs[i].Point.Agrees(point) {
+			runs = append(runs, &s.Runs[i])
+		}
+	}
+	slices.SortStableFunc(runs, func(a, b *result.Run) int { return cmp.Compare(a.Repeat, b.Repeat) })
+	return runs
+}
+
+// figures gives the metric of each run at the point that has it.
+func (s *source) figures(m result.Metric, of string, point result.Point) []float64 {
+	var values []float64
+	for _, run := range s.at(point) {
+		if v, ok := m.Value(run, of); ok {
+			values = append(values, v)
+		}
+	}
+	return values
+}
+
+// mostLinks is how many links' losses are listed, where the scenario speaks of none.
+const mostLinks = 8
+
+func (g *group) rows() []Row {
+	rows := []Row{}
+	points := g.points()
+	for _, m := range result.Metrics {
+		names := g.names(m)
+		for _, of := range names {
+			main := g.mentioned(m, of)
+			if !main && (m.Of == result.OfInterface || m.Of == result.OfLink && len(names) > mostLinks) {
+				continue
+			}
+			for _, point := range points {
+				row := Row{Metric: m.Name, Of: of, Unit: m.Unit, Source: m.Source, Point: point, Main: main, Theirs: []Reference{}}
+				measured := false
+				for i := range g.sources {
+					e := estimate(g.sources[i].figures(m, of, point))
+					row.Ours = append(row.Ours, e)
+					measured = measured || e.N > 0
+				}
+				if measured {
+					g.refer(&row)
+					rows = append(rows, row)
+				}
+			}
+		}
+	}
+	return rows
+}
+
+// names lists what the metric is of, in any run; losses only of queues that lost.
+func (g *group) names(m result.Metric) []string {
+	var names []string
+	for _, s := range g.sources {
+		for i := range s.Runs {
+			for _, of := range m.Has(&s.Runs[i]) {
+				if slices.Contains(names, of) {
+					continue
+				}
+				v, _ := m.Value(&s.Runs[i], of)
+				if m.Of != result.OfLink || v > 0 || g.mentioned(m, of) {
+					names = append(names, of)
+				}
+			}
+		}
+	}
+	return names
+}
+
+// mentioned says whether the scenario expects something of the metric.
+func (g *group) mentioned(m result.Metric, of string) bool {
+	is := func(sel result.Select) bool { return sel.Metric == m.Name && sel.Of == of }
+	drawn := func(f result.Figure) bool {
+		if f.Of == "" && !m.Total {
+			return f.Metric == m.Name && of != ""
+		}
+		return is(f.Select)
+	}
+	for _, s := range g.sources {
+		if slices.ContainsFunc(s.Expect.Values, func(v result.Value) bool { return is(v.Select) }) ||
+			slices.ContainsFunc(s.Expect.Claims, func(c result.Claim) bool { return is(c.Select) || is(other(c)) }) ||
+			slices.ContainsFunc(s.Expect.Figures, drawn) {
+			return true
+		}
+	}
+	return m.Name == "goodput" && of != ""
+}
+
+// refer adds the values that the scenarios give for the row, each kind once.
+func (g *group) refer(row *Row) {
+	for i := range g.sources {
+		s := &g.sources[i]
+		point := maps.Clone(row.Point)
+		maps.Copy(point, s.fixed)
+		for _, v := range s.Expect.Values {
+			if v.Metric != row.Metric || v.Of != row.Of || !point.Agrees(v.At) {
+				continue
+			}
+			r := Reference{Kind: v.Kind, Value: v.Value, Source: v.Source, Difference: []float64{}}
+			if slices.ContainsFunc(row.Theirs, func(o Reference) bool { return o.Kind == r.Kind && o.Value == r.Value }) {
+				continue
+			}
+			for _, e := range row.Ours {
+				if e.N > 0 && v.Value != 0 {
+					r.Difference = append(r.Difference, e.Mean/v.Value-1)
+				}
+			}
+			row.Theirs = append(row.Theirs, r)
+		}
+	}
+}
+
+// Save writes report.html and the plots, as SVG, into a folder.
+func (r *Report) Save(folder string) error {
+	errs := []error{r.SaveHTML(filepath.Join(folder, "report.html"))}
+	for _, e := range r.Experiments {
+		for i := range e.Plots {
+			svg, err := e.Plots[i].SVG()
+			errs = append(errs, err, result.WriteFile(filepath.Join(folder, e.Plots[i].File(i)), svg))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// SaveHTML writes the page to a file.
+func (r *Report) SaveHTML(path string) error {
+	page, err := r.HTML()
+	if err != nil {
+		return err
+	}
+	return result.WriteFile(path, page)
+}
+
+// File names a plot's file after its place and title.
+func (p *Plot) File(index int) string {
+	name := strings.Join(strings.FieldsFunc(strings.ToLower(p.Title), func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < '0' || r > '9')
+	}), "-")
+	return strconv.Itoa(index+1) + "-" + name + ".svg"
+}

@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/mpcc/mpcc/internal/experiment/result"
+)
+
+// Table is cells to print, the same for text, HTML and Markdown.
+type Table struct {
+	Caption string
+	Head    []string
+	Rows    [][]string
+	// Words is how many of the first columns are words; the others are numbers.
+	Words int
+}
+
+// Main holds the figures that the scenario speaks of.
+func (e *Experiment) Main() []Table { return e.tables(true) }
+
+// Rest holds what else was measured.
+func (e *Experiment) Rest() []Table { return e.tables(false) }
+
+// tables has one table for each metric.
+func (e *Experiment) tables(main bool) []Table {
+	var tables []Table
+	for _, m := range result.Metrics {
+		var rows []Row
+		for _, r := range e.Rows {
+			if r.Metric == m.Name && r.Main == main {
+				rows = append(rows, r)
+			}
+		}
+		if len(rows) > 0 {
+			tables = append(tables, e.table(m, rows))
+		}
+	}
+	return tables
+}
+
+func (e *Experiment) table(m result.Metric, rows []Row) Table {
+	t := Table{Caption: label(m.Title, m.Unit)}
+	if m.Source != "" {
+		t.Caption += " (source: " + m.Source + ")"
+	}
+	of, _, _ := strings.Cut(m.Of, " ")
+	t.Head = append([]string{of}, e.Axes...)
+	t.Words = len(t.Head)
+	for i, run := range e.Runs {
+		switch {
+		case len(e.Runs) == 1:
+			t.Head = append(t.Head, "ours")
+		case i == 0:
+			t.Head = append(t.Head, run.Label)
+		default:
+			t.Head = append(t.Head, run.Label, "against "+e.Runs[0].Label)
+		}
+	}
+	var kinds []string
+	for _, kind := range []string{result.Published, result.Theory, result.Optimum} {
+		if slices.ContainsFunc(rows, func(r Row) bool { return r.theirs(kind) != nil }) {
+			kinds = append(kinds, kind)
+			t.Head = append(t.Head, kind)
+			if kind == result.Published && len(e.Runs) == 1 {
+				t.Head = append(t.Head, "difference")
+			}
+		}
+	}
+	for _, r := range rows {
+		cells := []string{r.Of}
+		if r.Of == "" {
+			cells[0] = "all"
+		}
+		for _, axis := range e.Axes {
+			cells = append(cells, r.Point[axis])
+		}
+		for i, ours := range r.Ours {
+			cells = append(cells, ours.String())
+			if i > 0 {
+				cells = append(cells, against(ours, r.Ours[0]))
+			}
+		}
+		for _, kind := range kinds {
+			ref := r.theirs(kind)
+			value, difference := "-", "-"
+			if ref != nil {
+				value = strconv.FormatFloat(ref.Value, 'g', -1, 64)
+				if len(ref.Difference) > 0 {
+					difference = percent(ref.Difference[0])
+				}
+			}
+			cells = append(cells, value)
+			if kind == result.Published && len(e.Runs) == 1 {
+				cells = append(cells, difference)
+			}
+		}
+		t.Rows = append(t.Rows, cells)
+	}
+	return t
+}
+
+func (r Row) theirs(kind string) *Reference {
+	i := slices.IndexFunc(r.Theirs, func(t Reference) bool { return t.Kind == kind })
+	if i < 0 {
+		return nil
+	}
+	return &r.Theirs[i]
+}
+
+func against(e, first Estimate) string {
+	if e.N == 0 || first.N == 0 || first.Mean == 0 {
+		return "-"
+	}
+	return percent(e.Mean/first.Mean - 1)
+}
+
+// ClaimTable shows each claim with every check of it.
+func (e *Experiment) ClaimTable() Table {
+	t := Table{Caption: "Claims", Head: []string{"claim", "source", "condition", "at"}}
+	if len(e.Runs) > 1 {
+		t.Head = append(t.Head, "run")
+	}
+	t.Head = append(t.Head, "outcome", "ours")
+	t.Words = len(t.Head) - 1
+	for _, v := range e.Claims {
+		first := []string{v.Text, v.Source, said(v.Claim)}
+		if len(v.Checks) == 0 {
+			row := append(first, "-")
+			if len(e.Runs) > 1 {
+				row = append(row, "-")
+			}
+			t.Rows = append(t.Rows, append(row, Undecided, "not measured"))
+		}
+		for i, check := range v.Checks {
+			if i > 0 {
+				first = []string{"", "", ""}
+			}
+			at := pointText(check.Point)
+			if at == "" {
+				at = "-"
+			}
+			row := append(slices.Clone(first), at)
+			if len(e.Runs) > 1 {
+				row = append(row, check.Run)
+			}
+			t.Rows = append(t.Rows, append(row, check.Outcome, check.Ours.String()))
+		}
+	}
+	return t
+}
+
+// RunTable says how the figures came about.
+func (e *Experiment) RunTable() Table {
+	t := Table{
+		Caption: "Runs", Words: 5,
+		Head: []string{"run", "mpcc", "kernel", "machine", "started", "seed", "repeats", "measured", "links off by at most"},
+	}
+	for _, r := range e.Runs {
+		name := r.Label
+		if r.Quick {
+			name += " (quick: phases shortened)"
+		}
+		t.Rows = append(t.Rows, []string{
+			name, r.Tool, r.Kernel, cmp.Or(r.Machine, "-"), r.Started.UTC().Format(time.DateTime) + " UTC", strconv.FormatUint(r.Seed, 10),
+			r.repeats(), number(r.Measured) + " s", r.Links.String(),
+		})
+	}
+	return t
+}
+
+func (r RunInfo) repeats() string {
+	if r.Most > r.Repeats {
+		return fmt.Sprintf("%d to %d", r.Repeats, r.Most)
+	}
+	return strconv.Itoa(r.Repeats)
+}
+
+func (l Links) String() string {
+	var parts []string
+	if l.Rate != nil {
+		parts = append(parts, fmt.Sprintf("rate %.2g %%", 100**l.Rate))
+	}
+	if l.Delay != nil {
+		parts = append(parts, fmt.Sprintf("delay %.2g ms", *l.Delay))
+	}
+	if l.Loss != nil {
+		parts = append(parts, fmt.Sprintf("loss %.2g %%", 100**l.Loss))
+	}
+	if len(parts) == 0 {
+		return "-"
+	}
+	return strings.Join(parts, ", ")
+}
+
+// Text writes what a terminal shows.
+func (r *Report) Text(w io.Writer) error {
+	for i := range r.Experiments {
+		e := &r.Experiments[i]
+		if i > 0 {
+			fmt.Fprintln(w)
+		}
+		fmt.Fprintf(w, "%s: %s (%s)\n", e.Scenario.Name, e.Scenario.Title, e.Scenario.Source)
+		for _, note := range e.Scenario.Notes {
+			fmt.Fprintln(w, "note:", note)
+		}
+		for _, run := range e.Runs {
+			for _, warning := range run.Warnings {
+				fmt.Fprintf(w, "%s: %s\n", run.Label, warning)
+			}
+		}
+		tables := append([]Table{e.RunTable()}, e.Main()...)
+		if len(e.Claims) > 0 {
+			tables = append(tables, e.ClaimTable().without("condition")) // too wide
+		}
+		for _, t := range tables {
+			if err := t.text(w); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// without leaves a column out.
+func (t Table) without(name string) Table {
+	at := slices.Index(t.Head, name)
+	t.Head = slices.Delete(slices.Clone(t.Head), at, at+1)
+	rows := make([][]string, len(t.Rows))
+	for i, row := range t.Rows {
+		rows[i] = slices.Delete(slices.Clone(row), at, at+1)
+	}
+	t.Rows, t.Words = rows, t.Words-1
+	return t
+}
+
+func (t Table) text(w io.Writer) error {
+	if _, err := fmt.Fprintf(w, "\n%s\n", t.Caption); err != nil {
+		return err
+	}
+	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(out, strings.ToUpper(strings.Join(t.Head, "\t")))
+	for _, row := range t.Rows {
+		fmt.Fprintln(out, strings.Join(row, "\t"))
+	}
+	return out.Flush()
+}
+
+func (e Estimate) String() string {
+	switch {
+	case e.N == 0:
+		return "-"
+	case e.Low == nil:
+		return number(e.Mean)
+	}
+	digits := decimals(e.Mean)
+	return strconv.FormatFloat(e.Mean, 'f', digits, 64) + " ± " + strconv.FormatFloat(e.half(), 'f', digits, 64)
+}
+
+// number writes three significant digits, and whole numbers whole.
+func number(v float64) string {
+	if v == math.Trunc(v) && math.Abs(v) < 1e9 {
+		return strconv.FormatFloat(v, 'f', 0, 64)
+	}
+	return strconv.FormatFloat(v, 'f', decimals(v), 64)
+}
+
+func decimals(v float64) int {
+	if v == 0 {
+		return 2
+	}
+	return min(6, max(0, 2-int(math.Floor(math.Log10(math.Abs(v))))))
+}
+
+// percent writes a relative difference.
+func percent(v float64) string {
+	if v = math.Round(100 * v); v == 0 {
+		return "0 %"
+	}
+	return fmt.Sprintf("%+.0f %%", v)
+}

@@ -1,0 +1,348 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package run
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"github.com/mpcc/mpcc/bpf/obj"
+	"github.com/mpcc/mpcc/internal/experiment/lab"
+	"github.com/mpcc/mpcc/internal/experiment/scenario"
+	"github.com/mpcc/mpcc/loader"
+	"github.com/mpcc/mpcc/pkg/energy"
+)
+
+// network is a scenario's network as a lab.
+type network struct {
+	lab        *lab.Lab
+	hosts      map[scenario.Name]*lab.Host
+	links      map[scenario.LinkName]*lab.Link
+	shapes     map[scenario.LinkName]*[2]scenario.Shape // as they are now, there and back
+	directions []*direction
+	// what each host's addresses belong to, in the order of its links
+	interfaces map[scenario.Name][]address
+	prices     []obj.MapsMpccEnergyKey // energy profiles that were set
+	warnings   []string
+}
+
+// address is one interface of a host.
+type address struct {
+	iface
+	price *energy.Profile // of the interface at the far end of the path, nil without
+	link  *lab.Link
+	away  lab.Dir // the link's direction from the host
+	addrs []netip.Addr
+}
+
+// build makes the network; close it also after an error.
+func (n *network) build(plan *scenario.Network, events []scenario.Event) error {
+	if err := supported(plan.Links, events); err != nil {
+		return err
+	}
+	err := n.lab.Together(func() error {
+		for _, r := range plan.Routers {
+			h, err := n.lab.Router(string(r))
+			if err != nil {
+				return err
+			}
+			n.hosts[r] = h
+		}
+		for _, p := range plan.Hosts {
+			add := n.lab.Host
+			if p.Forwards {
+				add = n.lab.Relay
+			}
+			h, err := add(string(p.Name))
+			if err != nil {
+				return err
+			}
+			n.hosts[p.Name] = h
+		}
+		for i := range plan.Links {
+			if err := n.link(&plan.Links[i]); err != nil {
+				return err
+			}
+		}
+		for i := range plan.Hosts {
+			if err := n.addresses(&plan.Hosts[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if err := n.lab.Route(); err != nil {
+		return err
+	}
+	connects := map[scenario.Name]bool{} // of those that speak MPTCP, who opens connections
+	for _, c := range plan.Classes {
+		if c.Transport != scenario.OverMPTCP {
+			continue
+		}
+		for _, m := range c.Members {
+			connects[m.From] = true
+			if !connects[m.To] {
+				connects[m.To] = false
+			}
+		}
+	}
+	for i := range plan.Hosts {
+		h := &plan.Hosts[i]
+		first, ok := connects[h.Name]
+		if !ok {
+			continue // nobody speaks MPTCP there
+		}
+		if err := n.endpoints(h, first); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// supported fails where the kernel lacks a qdisc that a link needs.
+func supported(links []scenario.Link, events []scenario.Event) error {
+	has := map[string]error{}
+	for i := range links {
+		for _, qdisc := range qdiscs(&links[i], events) {
+			err, tried := has[qdisc]
+			if !tried {
+				err = lab.Has(qdisc)
+				has[qdisc] = err
+			}
+			if err != nil {
+				return fmt.Errorf("%s: link %s: %w: %w; mpcc run --vm runs it on a kernel that has it",
+					links[i].Place, links[i].Name, loader.ErrUnsupported, err)
+			}
+		}
+	}
+	return nil
+}
+
+// qdiscs are those that the kernel may lack.
+func qdiscs(l *scenario.Link, events []scenario.Event) (names []string) {
+	shapes := []*scenario.Shape{&l.Shape}
+	if l.Back != nil {
+		shapes = append(shapes, l.Back)
+	}
+	for _, s := range shapes {
+		if s.Delay > 0 || s.Loss > 0 {
+			names = append(names, "netem")
+		}
+		if s.Rate > 0 {
+			names = append(names, "tbf")
+		}
+		if s.Queue.RED != nil {
+			names = append(names, "red")
+		}
+	}
+	for _, e := range events {
+		if e.Link == l.Name && (e.Delay != nil || e.Loss != nil) {
+			names = append(names, "netem")
+		}
+	}
+	return names
+}
+
+func (n *network) link(l *scenario.Link) error {
+	a, b := n.hosts[l.Between[0]], n.hosts[l.Between[1]]
+	back := l.Shape
+	if l.Back != nil {
+		back = *l.Back
+	}
+	o := lab.LinkOpts{Name: l.Interface, AtoB: shape(l.Shape), BtoA: shape(back)}
+	k, err := n.lab.Link(a, b, o)
+	if err != nil {
+		return err
+	}
+	n.links[l.Name], n.shapes[l.Name] = k, &[2]scenario.Shape{l.Shape, back}
+	for _, d := range []*direction{
+		{name: string(l.Name), link: k, dir: lab.AtoB, from: a, to: b, shape: o.AtoB},
+		{name: string(l.Name) + "-back", link: k, dir: lab.BtoA, from: b, to: a, shape: o.BtoA},
+	} {
+		if d.shaped() {
+			n.directions = append(n.directions, d)
+		}
+	}
+	own, err := profile(l.Energy)
+	if err != nil {
+		return fmt.Errorf("link %s: %w", l.Name, err)
+	}
+	price, err := profile(l.Price)
+	if err != nil {
+		return fmt.Errorf("link %s: %w", l.Name, err)
+	}
+	for i, name := range l.Between {
+		n.interfaces[name] = append(n.interfaces[name], address{
+			iface: iface{name: l.Interface, profile: own}, price: price,
+			link: k, away: lab.Dir(i), addrs: []netip.Addr{k.Addr(n.hosts[name])},
+		})
+	}
+	return nil
+}
+
+// profile is the one of that name, nil without.
+func profile(name string) (*energy.Profile, error) {
+	if name == "" {
+		return nil, nil
+	}
+	p, err := energy.Find(energy.Builtin(), name)
+	return &p, err
+}
+
+// shape is what lab calls it.
+func shape(s scenario.Shape) lab.Shape {
+	to := lab.Shape{
+		Rate:       uint64(s.Rate),
+		Delay:      s.Delay.Std(),
+		Jitter:     s.Jitter.Std(),
+		Loss:       float64(s.Loss),
+		Queue:      s.Queue.Packets,
+		QueueBytes: int(s.Queue.Bytes),
+	}
+	if s.Queue.RED != nil {
+		r := s.Queue.RED.For(s.Rate)
+		to.RED = &lab.RED{Min: whole(r.Min), Max: whole(r.Max), Prob: r.Probability, End: whole(r.End), ECN: r.ECN}
+		to.RED.Max = max(to.RED.Max, to.RED.Min+1)
+	}
+	return to
+}
+
+// whole packets; 0 stays 0.
+func whole(packets float64) int {
+	if packets == 0 {
+		return 0
+	}
+	return max(1, int(packets+0.5))
+}
+
+// addresses adds the further addresses that a host's endpoints name.
+func (n *network) addresses(h *scenario.Host) error {
+	for _, e := range h.MPTCP.Endpoints {
+		at, err := n.interfaceOf(h.Name, e.Link)
+		if err != nil {
+			return err
+		}
+		if e.Addresses > len(at.addrs) {
+			more, err := at.link.AddAddrs(n.hosts[h.Name], e.Addresses-len(at.addrs))
+			if err != nil {
+				return err
+			}
+			at.addrs = append(at.addrs, more...)
+		}
+	}
+	return nil
+}
+
+func (n *network) interfaceOf(host, link scenario.Name) (*address, error) {
+	all := n.interfaces[host]
+	if link == "" && len(all) > 0 {
+		return &all[0], nil
+	}
+	for i := range all {
+		if all[i].name == string(link) {
+			return &all[i], nil
+		}
+	}
+	return nil, fmt.Errorf("host %s has no link %s", host, link)
+}
+
+// endpoints sets up a host's path manager. One that only accepts connections
+// opens no subflows: it would try to reach its client's own port.
+func (n *network) endpoints(h *scenario.Host, connects bool) error {
+	var endpoints []lab.MPTCPEndpoint
+	for _, e := range h.MPTCP.Endpoints {
+		at, err := n.interfaceOf(h.Name, e.Link)
+		if err != nil {
+			return err
+		}
+		for _, addr := range at.addrs[:e.Addresses] {
+			endpoint := lab.MPTCPEndpoint{Addr: addr}
+			for _, flag := range e.Flags {
+				switch flag {
+				case "subflow":
+					endpoint.Subflow = connects
+				case "signal":
+					endpoint.Signal = true
+				case "backup":
+					endpoint.Backup = true
+				case "fullmesh":
+					endpoint.Fullmesh = true
+				}
+			}
+			if endpoint.Subflow || endpoint.Signal {
+				endpoints = append(endpoints, endpoint)
+			}
+		}
+	}
+	limits := lab.MPTCPLimits{Subflows: h.MPTCP.Subflows, AddAddrAccepted: h.MPTCP.AddAddrAccepted}
+	return n.hosts[h.Name].MPTCP(limits, endpoints...)
+}
+
+// setPrices gives the algorithms what a host's interfaces cost.
+func (n *network) setPrices(host scenario.Name) error {
+	h := n.hosts[host]
+	for _, at := range n.interfaces[host] {
+		if at.profile == nil && at.price == nil {
+			continue
+		}
+		ns, err := loader.NamedNetns(h.Namespace())
+		if err != nil {
+			return err
+		}
+		key := obj.MapsMpccEnergyKey{Netns: uint32(ns.Inode), Ifindex: uint32(at.link.Index(h))}
+		if err := loader.SetProfile(key, n.costs(at)); err != nil {
+			return err
+		}
+		n.prices = append(n.prices, key)
+	}
+	return nil
+}
+
+// costs is the profile for the algorithms. What is sent at a price is received at the far end.
+func (n *network) costs(at address) obj.MapsMpccEnergyProfile {
+	var unknown []string
+	micro := func(milli *float64, what string) uint32 {
+		if milli == nil {
+			unknown = append(unknown, what)
+			return 0
+		}
+		return uint32(*milli*1000 + 0.5)
+	}
+	var costs obj.MapsMpccEnergyProfile
+	p := at.price
+	if p != nil {
+		costs.UpUwPerMbps = micro(p.Downlink, "downlink")
+	} else {
+		p = at.profile
+		costs.UpUwPerMbps, costs.DownUwPerMbps = micro(p.Uplink, "uplink"), micro(p.Downlink, "downlink")
+	}
+	costs.BaseUw = micro(p.Base, "base")
+	if len(unknown) > 0 {
+		n.warn("energy profile %s has no published figure for %s: it counts as 0", p.Name, strings.Join(unknown, ", "))
+	}
+	return costs
+}
+
+func (n *network) warn(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	for _, w := range n.warnings {
+		if w == text {
+			return
+		}
+	}
+	n.warnings = append(n.warnings, text)
+}
+
+// close removes all of it.
+func (n *network) close() error {
+	for _, key := range n.prices {
+		if err := loader.DeleteProfile(key); err != nil {
+			return err
+		}
+	}
+	return n.lab.Close()
+}

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package run runs experiments: it builds a scenario's network, makes sure that
+// it is what was asked for, loads the algorithms, lets the users send, measures,
+// and takes everything away again.
+//
+// What a run leaves in the system while it lasts, beside what loader and lab
+// tell: /run/mpcc/run with a file for each algorithm that it has loaded. What
+// killed runs have left goes with the next run, or with Clean.
+package run
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/mpcc/mpcc/bpf/catalog"
+	"github.com/mpcc/mpcc/internal/experiment/lab"
+	"github.com/mpcc/mpcc/internal/experiment/result"
+	"github.com/mpcc/mpcc/internal/experiment/scenario"
+	"github.com/mpcc/mpcc/loader"
+	"github.com/mpcc/mpcc/pkg/mptcp"
+)
+
+// Options of All.
+type Options struct {
+	Quick    bool
+	Repeats  int            // in place of the scenario's, if not 0
+	Seed     uint64         // in place of the scenario's, if not 0
+	Tool     string         // mpcc's version, for the results
+	Machine  string         // as in the results
+	Progress func(Progress) // called each time something is done, and every second
+}
+
+// Progress is how far the runs are.
+type Progress struct {
+	Run, Runs int          // the present one, from 0, and how many there are
+	Point     result.Point // of the present one
+	Doing     string       // "building", "warming up", …
+	Done, All time.Duration
+}
+
+// overhead is what a run takes beside its phases, about.
+const overhead = 3 * time.Second
+
+// tries of a run whose links are not what was asked: a long series should not
+// end because the machine was busy for a moment.
+const tries = 3
+
+// All runs every repeat of every point and writes what comes out to a folder.
+// With an error the result has the runs that were complete before, which are in
+// the folder then; nil where there was none.
+func All(ctx context.Context, file *scenario.File, folder *result.Folder, o Options) (r *result.Result, err error) {
+	runs := o.runs(file)
+	algorithms, err := load(runs)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, algorithms.release()) }()
+
+	r = &result.Result{
+		Tool: o.Tool, Kernel: loader.Release(), Machine: o.Machine, Started: time.Now().UTC(), Seed: cmp.Or(o.Seed, file.Seed), Quick: o.Quick,
+		Scenario: result.Scenario{
+			Name: string(file.Name), Title: file.Title, Source: file.Source, Notes: file.Notes, YAML: file.YAML(),
+		},
+		Sweep: file.Axes(o.Quick), Expect: file.Expect,
+	}
+	begin := time.Now()
+	p := progress{tell: o.Progress, now: Progress{Runs: len(runs)}}
+	for _, one := range runs {
+		p.now.All += length(one)
+	}
+	for i, one := range runs {
+		p.now.Run, p.now.Point = i, one.Point
+		done := p.now.Done
+		var m *measurement
+		for range tries {
+			m = &measurement{run: one, folder: folder, index: i, progress: &p}
+			if err = m.do(ctx); !errors.Is(err, errUnbelievable) {
+				break
+			}
+		}
+		if err != nil {
+			err = fmt.Errorf("run %d of %d (%s): %w", i+1, len(runs), describe(one), errors.Join(err, folder.Drop(&m.result)))
+			break
+		}
+		r.Runs = append(r.Runs, m.result)
+		p.now.Done = done + length(one)
+	}
+	if len(r.Runs) == 0 {
+		return nil, err
+	}
+	p.say("writing")
+	r.Seconds = time.Since(begin).Seconds()
+	if failed := folder.Write(r); failed != nil {
+		return nil, errors.Join(err, failed)
+	}
+	return r, err
+}
+
+// runs are those of the file, with the options' repeats and seed.
+func (o Options) runs(file *scenario.File) []scenario.Run {
+	var runs []scenario.Run
+	for _, one := range file.Runs(o.Quick) {
+		if one.Repeat > 0 && o.Repeats > 0 {
+			continue // those below are in their place
+		}
+		repeats := max(1, o.Repeats)
+		for i := range repeats {
+			if o.Repeats > 0 {
+				one.Repeat = i
+			}
+			if o.Repeats > 0 || o.Seed > 0 {
+				one.Seed = rand.New(rand.NewPCG(cmp.Or(o.Seed, file.Seed), uint64(one.Repeat))).Uint64()
+			}
+			runs = append(runs, one)
+		}
+	}
+	return runs
+}
+
+// describe names a run for an error.
+func describe(r scenario.Run) string {
+	text := ""
+	for _, axis := range r.Scenario.Sweep {
+		text += fmt.Sprintf("%s=%s, ", axis.Name, r.Point[string(axis.Name)])
+	}
+	return text + fmt.Sprintf("repeat %d", r.Repeat)
+}
+
+func length(r scenario.Run) time.Duration {
+	return r.Scenario.Phases.Warmup.Std() + r.Scenario.Phases.Measure.Std() + overhead
+}
+
+// progress tells how far the runs are.
+type progress struct {
+	tell func(Progress)
+	now  Progress
+}
+
+func (p *progress) say(doing string) {
+	p.now.Doing = doing
+	if p.tell != nil {
+		p.tell(p.now)
+	}
+}
+
+// load loads the algorithms of all runs; what is not in the catalog must be the
+// kernel's own.
+func load(runs []scenario.Run) (*algorithms, error) {
+	var entries []catalog.Entry
+	for _, one := range runs {
+		for _, u := range one.Scenario.Users {
+			cc := ccName(&u)
+			if _, err := catalog.Find("cc/" + cc); err != nil && cc != "" {
+				if err := mptcp.Available(cc); err != nil {
+					return nil, fmt.Errorf("%s, user %s: %w", one.Scenario.Name, u.Name, err)
+				}
+			}
+			for _, id := range []string{"cc/" + cc, "sched/" + strings.TrimPrefix(u.Scheduler, "sched/")} {
+				e, err := catalog.Find(id)
+				if err != nil {
+					continue
+				}
+				if err := loader.Check(e); err != nil {
+					return nil, fmt.Errorf("%s wants %s: %w", one.Scenario.Name, id, err)
+				}
+				entries = append(entries, e)
+			}
+		}
+	}
+	return acquire(entries)
+}
+
+// Clean removes what killed runs have left, and names their namespaces.
+func Clean() ([]string, error) {
+	removed, err := lab.Sweep()
+	if err != nil {
+		return removed, err
+	}
+	unlock, err := lockState()
+	if err != nil {
+		return removed, err
+	}
+	defer unlock()
+	return removed, sweepAlgorithms()
+}

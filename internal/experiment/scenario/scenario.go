@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package scenario is the language of experiments: YAML that says which network to build, who sends what
+// over it, how long to measure, and what a paper says comes out. docs/scenarios.md describes every key.
+//
+//	file, err := scenario.Load("scenario-c")     // or a path
+//	runs := file.Runs(false)                     // points of the sweep × repeats
+//	network := runs[0].Network()                 // each host, link and user of it
+package scenario
+
+import "github.com/mpcc/mpcc/internal/experiment/result"
+
+// The struct tags are what the decoder checks, and what the JSON schema and the table of keys in
+// docs/scenarios.md are generated from: a key without omitempty is needed; default, range (both ends
+// included) and oneof are written as they are in YAML; varies:"no" is where $(…) is not for. The comments are
+// the descriptions.
+
+// Scenario is one experiment.
+type Scenario struct {
+	// What the experiment is called: its folder of results and plots carry it.
+	Name Name `yaml:"name" varies:"no"`
+	// One line on what it shows.
+	Title string `yaml:"title" varies:"no"`
+	// The paper, and where in it; for an experiment of your own, say so.
+	Source string `yaml:"source" varies:"no"`
+	// What stands in for what the paper had, and other limits. The report repeats them.
+	Notes []string `yaml:"notes,omitempty" varies:"no"`
+	// Variables that the experiment varies; it runs at every combination of their values. `$(…)` in a
+	// value elsewhere, but in expect, computes with them.
+	Sweep []Axis `yaml:"sweep,omitempty" varies:"no"`
+	// How often each point is run.
+	Repeats int `yaml:"repeats,omitempty" varies:"no" default:"1" range:"1..1000"`
+	// The repeats' seeds come from it. The same repeat has the same seed at all points.
+	Seed uint64 `yaml:"seed,omitempty" varies:"no" default:"1"`
+	// How long it runs.
+	Phases Phases `yaml:"phases"`
+	// A short form, for a look.
+	Quick Quick `yaml:"quick,omitempty" varies:"no"`
+	// How often the subflows' state is sampled.
+	Sample Duration `yaml:"sample,omitempty" default:"100 ms" range:"1 ms..1 min"`
+
+	// End hosts.
+	Hosts []Host `yaml:"hosts,omitempty"`
+	// Names of hosts that forward packets, and neither send nor receive.
+	Routers []Name `yaml:"routers,omitempty"`
+	// Links between them.
+	Links []Link `yaml:"links,omitempty"`
+	// Data centre networks, made from their size.
+	Generate []Generate `yaml:"generate,omitempty"`
+
+	// Who sends what.
+	Users []User `yaml:"users"`
+	// Changes of links while users send.
+	Events []Event `yaml:"events,omitempty"`
+
+	// What the paper says comes out.
+	Expect result.Expect `yaml:"expect,omitempty" varies:"no"`
+}
+
+// Axis is one variable of the sweep. The variables cc and scheduler are what the command line's --cc and
+// --sched replace.
+type Axis struct {
+	// What expressions call it.
+	Name Variable `yaml:"name"`
+	// Its values: numbers or words.
+	Values []string `yaml:"values"`
+	// Those of the short form; all where left out.
+	Quick []string `yaml:"quick,omitempty"`
+}
+
+// Phases is how long a run takes.
+type Phases struct {
+	// How long users send before anything counts.
+	Warmup Duration `yaml:"warmup,omitempty" default:"0 s" range:"0 s..1 h"`
+	// How long is measured. Ends earlier once all files are there, where any user transfers files.
+	Measure Duration `yaml:"measure" range:"100 ms..24 h"`
+}
+
+// Quick is the short form. What is left out is as in the full one; each axis has its own short list.
+type Quick struct {
+	// How long users send before anything counts.
+	Warmup *Duration `yaml:"warmup,omitempty" range:"0 s..1 h"`
+	// How long is measured. Events that come later do not happen.
+	Measure *Duration `yaml:"measure,omitempty" range:"100 ms..24 h"`
+	// How often each point is run.
+	Repeats *int `yaml:"repeats,omitempty" range:"1..1000"`
+}
+
+// Host is an end host, or several of a kind.
+type Host struct {
+	// Forwards is set for a host that relays what others send.
+	Forwards bool `yaml:"-"`
+
+	// Of several, the first is called NAME-0.
+	Name Name `yaml:"name"`
+	// How many there are. A link to them is one link to each.
+	Count *int `yaml:"count,omitempty" range:"1..1000"`
+	// The in-kernel path manager. Without it every link's address is an endpoint for subflows, and the
+	// limits let all of them be used.
+	MPTCP *MPTCP `yaml:"mptcp,omitempty"`
+	// Left out where false.
+	When *bool `yaml:"when,omitempty"`
+}
+
+// MPTCP is what ip-mptcp sets.
+type MPTCP struct {
+	// Limit of subflows beyond a connection's first.
+	Subflows int `yaml:"subflows" range:"0..8"`
+	// Limit of the peer's announced addresses that are joined.
+	AddAddrAccepted int `yaml:"add_addr_accepted,omitempty" default:"0" range:"0..8"`
+	// Addresses the path manager may use; at most 8 in all.
+	Endpoints []Endpoint `yaml:"endpoints,omitempty"`
+}
+
+// Endpoint is the host's addresses on one link.
+type Endpoint struct {
+	// A link of the host.
+	Link Name `yaml:"link"`
+	// How many addresses, beginning with the link's own; each gives a subflow.
+	Addresses int `yaml:"addresses,omitempty" default:"1" range:"0..8"`
+	// What they are for.
+	Flags []string `yaml:"flags,omitempty" default:"subflow" oneof:"subflow|signal|backup|fullmesh"`
+}
+
+// Shape is what one direction of a link does to packets: loss, then delay, then the queue and the rate.
+type Shape struct {
+	// Of Ethernet frames. Without it nothing waits.
+	Rate Rate `yaml:"rate,omitempty" range:"8 kbit/s..100 Gbit/s"`
+	// One way.
+	Delay Duration `yaml:"delay,omitempty" default:"0 s" range:"0 s..4 s"`
+	// The delay varies evenly by this much either way.
+	Jitter Duration `yaml:"jitter,omitempty" default:"0 s" range:"0 s..4 s"`
+	// Lost at random.
+	Loss Percent `yaml:"loss,omitempty" default:"0 %" range:"0 %..100 %"`
+	// What waits for the rate.
+	Queue Queue `yaml:"queue,omitempty"`
+}
+
+// Queue is one of three kinds.
+type Queue struct {
+	// DropTail, full at so many packets. 100 packets where no queue is given.
+	Packets int `yaml:"packets,omitempty" range:"1..1000000"`
+	// DropTail, full at so many bytes.
+	Bytes Size `yaml:"bytes,omitempty" range:"1514 B..1 GB"`
+	// Random early detection.
+	RED *RED `yaml:"red,omitempty"`
+}
+
+// RED drops before the queue is full: nothing up to min, then evenly more up to probability at max, then
+// evenly more up to everything at end. The kernel knows one rise; two of them in a row make the curve.
+type RED struct {
+	// The link rate that min, max and end are for: they grow and shrink with the rate the link has.
+	// Without it they are as given.
+	Per Rate `yaml:"per,omitempty" range:"8 kbit/s..100 Gbit/s"`
+	// Packets of average queue up to which nothing is dropped.
+	Min float64 `yaml:"min" range:"0.1..1000000"`
+	// Packets at which probability is reached.
+	Max float64 `yaml:"max" range:"0.1..1000000"`
+	// Chance of a drop at max.
+	Probability float64 `yaml:"probability" range:"0.001..1"`
+	// Packets from which everything is dropped; without it max.
+	End float64 `yaml:"end,omitempty" range:"0.1..1000000"`
+	// Mark packets that allow it instead of dropping them.
+	ECN bool `yaml:"ecn,omitempty" default:"false"`
+}
+
+// Link joins two hosts or routers. Results call its direction from the first to the second NAME and the
+// other one NAME-back.
+type Link struct {
+	// Also the name of the interface on hosts.
+	Name LinkName `yaml:"name"`
+	// The two it joins. A host with a count gives one link each, NAME-0, NAME-1, ….
+	Between []Name `yaml:"between"`
+	// Both directions, unless back differs.
+	Shape `yaml:",inline"`
+	// The direction from the second to the first, in full.
+	Back *Shape `yaml:"back,omitempty"`
+	// Profile of what the interface draws, of those that mpcc energy show lists.
+	Energy string `yaml:"energy,omitempty"`
+	// Profile of the interface at the far end of the path, for a sender that spares its receiver's energy:
+	// the algorithms of the host are told that it costs what receiving costs there.
+	Price string `yaml:"price,omitempty"`
+	// Left out where false.
+	When *bool `yaml:"when,omitempty"`
+
+	// Interface is the name on hosts: the same at each of several of a kind.
+	Interface string `yaml:"-"`
+	// Place is where the file describes it: file:line:column.
+	Place string `yaml:"-"`
+}
+
+// Generate makes a data centre network of one kind.
+type Generate struct {
+	// The hosts are a kind of this name: NAME-0, ….
+	Name Name `yaml:"name"`
+	// Al-Fares et al., SIGCOMM 2008.
+	FatTree *FatTree `yaml:"fat_tree,omitempty"`
+	// Greenberg et al., SIGCOMM 2009.
+	VL2 *VL2 `yaml:"vl2,omitempty"`
+	// Guo et al., SIGCOMM 2009.
+	BCube *BCube `yaml:"bcube,omitempty"`
+	// Links between a host and a switch.
+	Access Shape `yaml:"access,omitempty"`
+	// Links between switches.
+	Fabric Shape `yaml:"fabric,omitempty"`
+	// Profile of what a host's interface draws.
+	Energy string `yaml:"energy,omitempty"`
+	// As for a host. The hosts' links are called eth0, eth1, ….
+	MPTCP *MPTCP `yaml:"mptcp,omitempty"`
+	// Left out where false.
+	When *bool `yaml:"when,omitempty"`
+
+	// Place is where the file describes it: file:line:column.
+	Place string `yaml:"-"`
+}
+
+// FatTree has ports³/4 hosts and 5·ports²/4 switches.
+type FatTree struct {
+	// Of each switch; even.
+	Ports int `yaml:"ports" range:"2..16"`
+}
+
+// VL2 joins each top-of-rack switch to two aggregation switches, and each of those to all intermediate ones.
+type VL2 struct {
+	// Top-of-rack switches.
+	Racks int `yaml:"racks" range:"1..256"`
+	// Hosts of each rack.
+	Hosts int `yaml:"hosts" range:"1..64"`
+	// Aggregation switches.
+	Aggregations int `yaml:"aggregations" range:"2..128"`
+	// Intermediate switches.
+	Intermediates int `yaml:"intermediates" range:"1..128"`
+}
+
+// BCube has a host for each combination of ports, with one interface per level; hosts relay.
+type BCube struct {
+	// Ports of the switches at each level; equal ones make BCube as published.
+	Ports []int `yaml:"ports" range:"2..64"`
+}
+
+// User is a class of users that do the same.
+type User struct {
+	// What results call the class.
+	Name Name `yaml:"name"`
+	// How many there are; on hosts of a kind, on each.
+	Count int `yaml:"count,omitempty" default:"1" range:"1..10000"`
+	// The host that opens the connections: the user's own.
+	From Name `yaml:"from"`
+	// The host that accepts them. Of several of a kind, each user gets another one at random.
+	To Name `yaml:"to"`
+	// The link of from that the first subflow takes; without it the host's first.
+	Via Name `yaml:"via,omitempty"`
+	// The link of to whose address is connected to; without it the host's first.
+	Peer Name `yaml:"peer,omitempty"`
+	// What carries the data; udp is for constant and bursts.
+	Transport string `yaml:"transport,omitempty" default:"mptcp" oneof:"mptcp|tcp|udp"`
+	// Which way data goes: up from the user, down to it.
+	Direction string `yaml:"direction,omitempty" default:"up" oneof:"up|down"`
+	// Congestion control of the side that sends: of mpcc, or the kernel's own.
+	CC string `yaml:"cc,omitempty" default:"reno"`
+	// Packet scheduler of the side that sends: of mpcc, or default, the kernel's own.
+	Scheduler string `yaml:"scheduler,omitempty" default:"default"`
+	// Of the socket that sends; without it the kernel's choice.
+	SendBuffer Size `yaml:"send_buffer,omitempty" range:"4 KB..1 GB"`
+	// Of the socket that receives; without it the kernel's choice.
+	ReceiveBuffer Size `yaml:"receive_buffer,omitempty" range:"4 KB..1 GB"`
+	// What is sent.
+	Traffic `yaml:",inline"`
+	// Left out where false.
+	When *bool `yaml:"when,omitempty"`
+}
+
+// Kinds of traffic.
+const (
+	TrafficBulk     = "bulk"
+	TrafficFile     = "file"
+	TrafficHTTP     = "http"
+	TrafficIperf3   = "iperf3"
+	TrafficConstant = "constant"
+	TrafficBursts   = "bursts"
+)
+
+// Transports.
+const (
+	OverMPTCP = "mptcp"
+	OverTCP   = "tcp"
+	OverUDP   = "udp"
+)
+
+// Traffic is what a user sends.
+type Traffic struct {
+	// bulk: without end. file: so many bytes. http: a file with curl from nginx, downwards. iperf3: without
+	// end, by iperf3. constant: at a rate. bursts: at a rate for a while, then silent for a while.
+	Kind string `yaml:"traffic" oneof:"bulk|file|http|iperf3|constant|bursts"`
+	// Of a file or http transfer.
+	Size Size `yaml:"size,omitempty" range:"1 B..1 TB"`
+	// How many files, one after another, each over a connection of its own.
+	Files int `yaml:"files,omitempty" default:"1" range:"1..100000"`
+	// Of constant, and of bursts while they last.
+	Rate Rate `yaml:"rate,omitempty" range:"1 kbit/s..100 Gbit/s"`
+	// Mean length of a burst, Pareto distributed.
+	On Duration `yaml:"on,omitempty" range:"1 ms..1 h"`
+	// Mean silence between bursts, Pareto distributed.
+	Off Duration `yaml:"off,omitempty" range:"1 ms..1 h"`
+	// Pareto's exponent: the nearer to 1, the longer the longest.
+	Alpha float64 `yaml:"alpha,omitempty" default:"1.5" range:"1.05..10"`
+	// When it begins, since the start of the warm-up.
+	Start Duration `yaml:"start,omitempty" default:"0 s" range:"0 s..24 h"`
+	// It begins this much later at most, at random.
+	Within Duration `yaml:"within,omitempty" default:"0 s" range:"0 s..1 h"`
+}
+
+// Event changes a link, in both directions; what is left out stays.
+type Event struct {
+	// Since the start of the warm-up.
+	At Duration `yaml:"at" range:"0 s..24 h"`
+	// The link; to one of several hosts of a kind, NAME-0, ….
+	Link LinkName `yaml:"link"`
+	// Takes the link away or brings it back.
+	State string `yaml:"state,omitempty" oneof:"up|down"`
+	// Its new rate.
+	Rate *Rate `yaml:"rate,omitempty" range:"8 kbit/s..100 Gbit/s"`
+	// Its new delay, one way.
+	Delay *Duration `yaml:"delay,omitempty" range:"0 s..4 s"`
+	// Its new loss.
+	Loss *Percent `yaml:"loss,omitempty" range:"0 %..100 %"`
+	// Left out where false.
+	When *bool `yaml:"when,omitempty"`
+}
