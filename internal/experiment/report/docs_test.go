@@ -12,5 +12,5 @@ import (
 
 func TestFormatDoc(t *testing.T) {
 	elsewhere := []reflect.Type{reflect.TypeFor[result.Scenario](), reflect.TypeFor[result.Select]()}
-	keydoc.Check(t, "../../docs/report-format.md", reflect.TypeFor[Report](), elsewhere)
+	keydoc.Check(t, "../../../docs/report-format.md", reflect.TypeFor[Report](), elsewhere)
 }
