@@ -18,7 +18,7 @@ FUZZ_SECONDS ?= 3
 # sudo would drop the fetched Go from PATH.
 SUDO := $(if $(filter-out 0,$(shell id -u)),sudo -E env PATH=$(PATH))
 CLANG := clang-19
-BPF_CFLAGS := -O2 -g -Wall -Wextra -Werror -Wno-unused-parameter -mcpu=v3 -I bpf/include
+BPF_CFLAGS := -O2 -g -Wall -Wextra -Werror -Wno-unused-parameter -fno-strict-aliasing -mcpu=v3 -I bpf/include
 LINT := go tool -modfile=.ci/tools/go.mod
 # `find *` passes by the dot folders, and with them the cache.
 C_FILES = $(shell find * -name '*.[ch]')
@@ -132,7 +132,7 @@ fuzz: ## Fuzz the BPF arithmetic natively, FUZZ_SECONDS for each harness
 	@mkdir -p .cache/fuzz
 	@fuzz() { \
 		harness=.cache/fuzz/$$1; \
-		$(CLANG) -g -O1 -Wall -Wextra -Werror -Wno-unused-parameter -I bpf -I bpf/include \
+		$(CLANG) -g -O1 -Wall -Wextra -Werror -Wno-unused-parameter -fno-strict-aliasing -I bpf -I bpf/include \
 			-fsanitize=fuzzer,$(FUZZ_SANITIZERS) -fno-sanitize-recover=all \
 			-o $$harness "$${@:2}" -lm; \
 		$$harness -max_total_time=$(FUZZ_SECONDS) -artifact_prefix=$$harness- >$$harness.log 2>&1 || \

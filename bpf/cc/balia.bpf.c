@@ -10,9 +10,7 @@
  * Deviations: none in the rule. y_r is a real number, taken at the time of the loss; the reference
  * code rounds it to an integer and uses an older one. No 1/w cap: the rule never exceeds 1/w.
  */
-#include "mpcc/low_floor.h"
-#include "mpcc/path.h"
-#include "mpcc/state.h"
+#include "mpcc/cc.h"
 
 struct cc_state {
 	struct mpcc_flow flow;
@@ -24,7 +22,9 @@ struct cc_sum {
 	struct mpcc_num fastest; /* max x */
 };
 
-MPCC_PURE int cc_add(struct cc_sum *sum nonnull, const struct mpcc_path *p nonnull)
+TUNABLE_MIN_CWND;
+
+MPCC_GLOBAL int balia_add(struct cc_sum *sum nonnull, const struct mpcc_path *p nonnull)
 {
 	struct mpcc_num rate = path_rate(p);
 
@@ -35,8 +35,8 @@ MPCC_PURE int cc_add(struct cc_sum *sum nonnull, const struct mpcc_path *p nonnu
 }
 
 /* The same rule without y: (x + max) (4 x + max) / (10 w X^2). */
-MPCC_PURE int cc_step(struct mpcc_step *step nonnull, const struct cc_sum *sum nonnull,
-		      const struct mpcc_path *p nonnull)
+MPCC_GLOBAL int balia_step(struct mpcc_step *step nonnull, const struct cc_sum *sum nonnull,
+			   const struct mpcc_path *p nonnull)
 {
 	struct mpcc_num x = path_rate(p);
 	struct mpcc_num both = num_mul(num_add(x, sum->fastest),
@@ -53,7 +53,8 @@ static __always_inline struct mpcc_num slowness(const struct cc_sum *sum, const 
 	return num_div(sum->fastest, path_rate(p));
 }
 
-MPCC_PURE __u32 cc_after_loss(const struct cc_sum *sum nonnull, const struct mpcc_path *p nonnull)
+MPCC_GLOBAL __u32 balia_after_loss(const struct cc_sum *sum nonnull,
+				   const struct mpcc_path *p nonnull)
 {
 	__u64 y_q30 = num_to_fixed(slowness(sum, p), 30);
 
@@ -62,18 +63,23 @@ MPCC_PURE __u32 cc_after_loss(const struct cc_sum *sum nonnull, const struct mpc
 	/* w (1 - y / 2), y in 2^-30 */
 	return p->cwnd * ((2ULL << 30) - y_q30) >> 31;
 }
-#define cc_after_loss cc_after_loss
 
 /* y_r */
-MPCC_PURE int cc_coupling(struct mpcc_coupling *c nonnull, const struct cc_sum *sum nonnull,
-			  const struct mpcc_path *p nonnull)
+MPCC_GLOBAL int balia_coupling(struct mpcc_coupling *c nonnull, const struct cc_sum *sum nonnull,
+			       const struct mpcc_path *p nonnull)
 {
 	c->value = slowness(sum, p);
 	c->negative = 0;
 	return 0;
 }
 
-#include "mpcc/coupled.h"
-#include "mpcc/eval.h"
+static const struct cc_hooks cc_hooks = {
+	.add = balia_add,
+	.step = balia_step,
+	.after_loss = balia_after_loss,
+	.floor = low_floor,
+	.set_window = keep_window,
+	.coupling = balia_coupling,
+};
 
-COUPLED_OPS(balia);
+CC_TABLE(balia);

@@ -19,9 +19,7 @@
  * in propagation would be cut for ever, so a slow path without a queue (srtt at most 1.05 of its base
  * RTT) is left alone, and no window is cut below 2 packets. No cut while in recovery.
  */
-#include "mpcc/linked.h"
-#include "mpcc/state.h"
-#include "mpcc/tunable.h"
+#include "mpcc/cc.h"
 
 enum { RULE_ALGORITHM, RULE_TEXT };
 TUNABLE(rule, RULE_ALGORITHM, "algorithm|text; cut by Algorithm 1, or as the paper's text has it");
@@ -40,19 +38,19 @@ struct cc_sum {
 	__u32 slowest_us8; /* D_max */
 	__u32 fastest_us8; /* D_min */
 	__u32 fastest_cwnd; /* w_min, of the fastest; of several, the largest */
-	struct linked_sum linked;
+	struct lia_sum lia;
 };
 
-static __always_inline void cc_private(struct mpcc_path *p, const struct tcp_sock *tp,
-				       const struct cc_state *state, const struct cc_state *own)
+static __always_inline void cdd_read_private(struct mpcc_path *p, const struct tcp_sock *tp,
+					     const struct cc_state *state,
+					     const struct cc_state *own)
 {
 	p->base_rtt_us = state->flow.base_rtt_us;
 	p->theta = state->theta;
 	p->peer_window = tp->mss_cache ? tp->snd_wnd / tp->mss_cache : 0;
 }
-#define cc_private cc_private
 
-MPCC_PURE int cc_add(struct cc_sum *sum nonnull, const struct mpcc_path *p nonnull)
+MPCC_GLOBAL int cdd_add(struct cc_sum *sum nonnull, const struct mpcc_path *p nonnull)
 {
 	if (p->srtt_us8 > sum->slowest_us8)
 		sum->slowest_us8 = p->srtt_us8;
@@ -62,21 +60,21 @@ MPCC_PURE int cc_add(struct cc_sum *sum nonnull, const struct mpcc_path *p nonnu
 		sum->fastest_cwnd = p->cwnd;
 	}
 	sum->n++;
-	linked_add(&sum->linked, p);
+	lia_sum_add(&sum->lia, p);
 	return 0;
 }
 
-MPCC_PURE int cc_step(struct mpcc_step *step nonnull, const struct cc_sum *sum nonnull,
-		      const struct mpcc_path *p nonnull)
+MPCC_GLOBAL int cdd_step(struct mpcc_step *step nonnull, const struct cc_sum *sum nonnull,
+			 const struct mpcc_path *p nonnull)
 {
-	step->up = num_min(linked_increase(&sum->linked), num_inverse(p->cwnd));
+	step->up = at_most_reno(lia_increase(&sum->lia), p);
 	step->down = num_zero();
 	return 0;
 }
 
 /* The next theta. */
-MPCC_PURE int cc_coupling(struct mpcc_coupling *c nonnull, const struct cc_sum *sum nonnull,
-			  const struct mpcc_path *p nonnull)
+MPCC_GLOBAL int cdd_coupling(struct mpcc_coupling *c nonnull, const struct cc_sum *sum nonnull,
+			     const struct mpcc_path *p nonnull)
 {
 	struct mpcc_num now = num_div(num_of(sum->slowest_us8), num_of(sum->fastest_us8));
 
@@ -97,8 +95,8 @@ static __always_inline struct mpcc_num theta_max(const struct cc_sum *sum,
 }
 
 /* This period's cut; the window stays where there is none. */
-MPCC_PURE int cc_window(struct mpcc_setting *s nonnull, const struct cc_sum *sum nonnull,
-			const struct mpcc_path *p nonnull)
+MPCC_GLOBAL int cdd_set_window(struct mpcc_setting *s nonnull, const struct cc_sum *sum nonnull,
+			       const struct mpcc_path *p nonnull)
 {
 	struct mpcc_coupling c = {};
 	struct mpcc_num cut;
@@ -108,7 +106,7 @@ MPCC_PURE int cc_window(struct mpcc_setting *s nonnull, const struct cc_sum *sum
 		return 0;
 	if (20ULL * p->srtt_us8 <= 21ULL * ((__u64)p->base_rtt_us << 3))
 		return 0;
-	cc_coupling(&c, sum, p);
+	cdd_coupling(&c, sum, p);
 	above = num_less(theta_max(sum, p), c.value);
 	if (!above && (rule == RULE_TEXT ||
 		       !num_less(num_div(num_of(theta_0_percent), num_of(100)), c.value)))
@@ -123,26 +121,21 @@ MPCC_PURE int cc_window(struct mpcc_setting *s nonnull, const struct cc_sum *sum
 		s->ssthresh = s->window;
 	return 0;
 }
-#define cc_window cc_window
-
-#include "mpcc/cc.h"
 
 /* Not inlined: the view needs a stack of its own. */
 static __noinline int run_period(struct tcp_sock *tp)
 {
-	struct cc_state *state = (struct cc_state *)tp->inet_conn.icsk_ca_priv;
+	struct cc_state *state = state_of(tp);
 	struct mpcc_setting setting;
 	struct mpcc_coupling c = {};
-	struct mpcc_view v;
+	struct cc_view v;
 
 	state->next_cut_us = tp->tcp_mstamp + (__u64)period_ms * 1000;
-	view_of(&v, tp, state);
+	look(&v, tp);
 	if (!v.coupled)
 		return 0;
-	setting.window = v.self.cwnd;
-	setting.ssthresh = v.self.ssthresh;
-	cc_window(&setting, &v.sum, &v.self);
-	cc_coupling(&c, &v.sum, &v.self);
+	decide_window(&setting, &v);
+	decide_coupling(&c, &v);
 	state->theta = c.value;
 	tp->snd_cwnd = setting.window;
 	tp->snd_ssthresh = setting.ssthresh;
@@ -150,14 +143,21 @@ static __noinline int run_period(struct tcp_sock *tp)
 }
 
 /* Not called in recovery. */
-static __always_inline void cc_on_ack(struct cc_state *state, struct tcp_sock *tp)
+static __always_inline void cdd_on_ack(struct cc_state *state, struct tcp_sock *tp)
 {
 	if (tp->tcp_mstamp >= state->next_cut_us)
 		run_period(tp);
 }
-#define cc_on_ack cc_on_ack
 
-#include "mpcc/coupled.h"
-#include "mpcc/eval.h"
+static const struct cc_hooks cc_hooks = {
+	.add = cdd_add,
+	.step = cdd_step,
+	.after_loss = half_window,
+	.floor = reno_floor,
+	.set_window = cdd_set_window,
+	.coupling = cdd_coupling,
+	.read_private = cdd_read_private,
+	.on_ack = cdd_on_ack,
+};
 
-COUPLED_OPS(cdd);
+CC_TABLE(cdd);

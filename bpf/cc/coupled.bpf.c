@@ -12,10 +12,7 @@
  * is the one of the NSDI paper and empties a subflow in one loss when it holds half the total or less.
  * Round-trip times are ignored, as the rule assumes them equal.
  */
-#include "mpcc/low_floor.h"
-#include "mpcc/path.h"
-#include "mpcc/state.h"
-#include "mpcc/tunable.h"
+#include "mpcc/cc.h"
 
 enum { VARIANT_A, VARIANT_B };
 TUNABLE(variant, VARIANT_B, "a|b; 1/W and -W/2, or w/W^2 and -w/2");
@@ -29,15 +26,17 @@ struct cc_sum {
 	__u64 cwnd; /* W */
 };
 
-MPCC_PURE int cc_add(struct cc_sum *sum nonnull, const struct mpcc_path *p nonnull)
+TUNABLE_MIN_CWND;
+
+MPCC_GLOBAL int coupled_add(struct cc_sum *sum nonnull, const struct mpcc_path *p nonnull)
 {
 	sum->n++;
 	sum->cwnd += p->cwnd;
 	return 0;
 }
 
-MPCC_PURE int cc_step(struct mpcc_step *step nonnull, const struct cc_sum *sum nonnull,
-		      const struct mpcc_path *p nonnull)
+MPCC_GLOBAL int coupled_step(struct mpcc_step *step nonnull, const struct cc_sum *sum nonnull,
+			     const struct mpcc_path *p nonnull)
 {
 	struct mpcc_num per_total = num_inverse(sum->cwnd);
 
@@ -50,7 +49,8 @@ MPCC_PURE int cc_step(struct mpcc_step *step nonnull, const struct cc_sum *sum n
 	return 0;
 }
 
-MPCC_PURE __u32 cc_after_loss(const struct cc_sum *sum nonnull, const struct mpcc_path *p nonnull)
+MPCC_GLOBAL __u32 coupled_after_loss(const struct cc_sum *sum nonnull,
+				     const struct mpcc_path *p nonnull)
 {
 	__u64 twice = 2 * (__u64)p->cwnd;
 
@@ -58,18 +58,23 @@ MPCC_PURE __u32 cc_after_loss(const struct cc_sum *sum nonnull, const struct mpc
 		return p->cwnd / 2;
 	return twice > sum->cwnd ? (twice - sum->cwnd) / 2 : 0;
 }
-#define cc_after_loss cc_after_loss
 
 /* w_r / W */
-MPCC_PURE int cc_coupling(struct mpcc_coupling *c nonnull, const struct cc_sum *sum nonnull,
-			  const struct mpcc_path *p nonnull)
+MPCC_GLOBAL int coupled_coupling(struct mpcc_coupling *c nonnull, const struct cc_sum *sum nonnull,
+				 const struct mpcc_path *p nonnull)
 {
 	c->value = num_div(num_of(p->cwnd), num_of(sum->cwnd));
 	c->negative = 0;
 	return 0;
 }
 
-#include "mpcc/coupled.h"
-#include "mpcc/eval.h"
+static const struct cc_hooks cc_hooks = {
+	.add = coupled_add,
+	.step = coupled_step,
+	.after_loss = coupled_after_loss,
+	.floor = low_floor,
+	.set_window = keep_window,
+	.coupling = coupled_coupling,
+};
 
-COUPLED_OPS(coupled);
+CC_TABLE(coupled);

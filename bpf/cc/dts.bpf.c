@@ -19,10 +19,7 @@
  * The paper does not say how long baseRTT remembers: base_rtt=window takes the kernel's windowed
  * minimum instead (net.ipv4.tcp_min_rtt_wlen, in seconds).
  */
-#include "mpcc/epsilon.h"
-#include "mpcc/low_floor.h"
-#include "mpcc/state.h"
-#include "mpcc/tunable.h"
+#include "mpcc/cc.h"
 
 enum { BASE_LIFETIME, BASE_WINDOW };
 TUNABLE(base_rtt, BASE_LIFETIME, "lifetime|window; how long the smallest RTT is remembered");
@@ -37,14 +34,16 @@ struct cc_sum {
 	struct mpcc_num rate; /* sum w / rtt */
 };
 
-static __always_inline void cc_private(struct mpcc_path *p, const struct tcp_sock *tp,
-				       const struct cc_state *state, const struct cc_state *own)
+TUNABLE_MIN_CWND;
+
+static __always_inline void dts_read_private(struct mpcc_path *p, const struct tcp_sock *tp,
+					     const struct cc_state *state,
+					     const struct cc_state *own)
 {
 	p->base_rtt_us = base_rtt == BASE_WINDOW ? tp->rtt_min.s[0].v : state->flow.base_rtt_us;
 }
-#define cc_private cc_private
 
-MPCC_PURE int cc_add(struct cc_sum *sum nonnull, const struct mpcc_path *p nonnull)
+MPCC_GLOBAL int dts_add(struct cc_sum *sum nonnull, const struct mpcc_path *p nonnull)
 {
 	sum->n++;
 	sum->rate = num_add(sum->rate, path_rate(p));
@@ -57,29 +56,33 @@ static __always_inline struct mpcc_num coupled_epsilon(const struct cc_sum *sum,
 	return sum->n > 1 ? path_epsilon(p) : num_of(1);
 }
 
-MPCC_PURE int cc_step(struct mpcc_step *step nonnull, const struct cc_sum *sum nonnull,
-		      const struct mpcc_path *p nonnull)
+MPCC_GLOBAL int dts_step(struct mpcc_step *step nonnull, const struct cc_sum *sum nonnull,
+			 const struct mpcc_path *p nonnull)
 {
-	struct mpcc_num share = num_div(num_div(path_rate(p), num_of(p->srtt_us8)),
-					num_mul(sum->rate, sum->rate));
-
-	step->up = num_mul(coupled_epsilon(sum, p), share);
+	step->up = num_mul(coupled_epsilon(sum, p), resource_pooling_increase(sum->rate, p));
 	if (cap)
-		step->up = num_min(step->up, num_inverse(p->cwnd));
+		step->up = at_most_reno(step->up, p);
 	step->down = num_zero();
 	return 0;
 }
 
 /* eps_r */
-MPCC_PURE int cc_coupling(struct mpcc_coupling *c nonnull, const struct cc_sum *sum nonnull,
-			  const struct mpcc_path *p nonnull)
+MPCC_GLOBAL int dts_coupling(struct mpcc_coupling *c nonnull, const struct cc_sum *sum nonnull,
+			     const struct mpcc_path *p nonnull)
 {
 	c->value = coupled_epsilon(sum, p);
 	c->negative = 0;
 	return 0;
 }
 
-#include "mpcc/coupled.h"
-#include "mpcc/eval.h"
+static const struct cc_hooks cc_hooks = {
+	.add = dts_add,
+	.step = dts_step,
+	.after_loss = half_window,
+	.floor = low_floor,
+	.set_window = keep_window,
+	.coupling = dts_coupling,
+	.read_private = dts_read_private,
+};
 
-COUPLED_OPS(dts);
+CC_TABLE(dts);

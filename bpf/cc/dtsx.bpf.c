@@ -15,11 +15,7 @@
  * term takes a queueing delay above q_target for the queue. k1 and k2 are ours; useful values are of
  * the order of the loss rate. With one subflow there is nowhere to shift to: Reno.
  */
-#include "mpcc/epsilon.h"
-#include "mpcc/low_floor.h"
-#include "mpcc/prices.h"
-#include "mpcc/state.h"
-#include "mpcc/tunable.h"
+#include "mpcc/cc.h"
 
 TUNABLE(k1_ppm, 1000,
 	"0..100000 ppm; price of the cheapest path's energy, per packet of window and ACK");
@@ -38,61 +34,68 @@ struct cc_sum {
 	struct mpcc_num rate; /* sum w / rtt */
 };
 
-static __always_inline void cc_private(struct mpcc_path *p, const struct tcp_sock *tp,
-				       const struct cc_state *state, const struct cc_state *own)
+TUNABLE_MIN_CWND;
+
+static __always_inline void dtsx_read_private(struct mpcc_path *p, const struct tcp_sock *tp,
+					      const struct cc_state *state,
+					      const struct cc_state *own)
 {
 	p->base_rtt_us = state->flow.base_rtt_us;
 	p->price_pj = state->flow.price_pj;
 }
-#define cc_private cc_private
 
-MPCC_PURE int cc_add(struct cc_sum *sum nonnull, const struct mpcc_path *p nonnull)
+MPCC_GLOBAL int dtsx_add(struct cc_sum *sum nonnull, const struct mpcc_path *p nonnull)
 {
 	sum->n++;
-	price_add(&sum->prices, p);
+	price_sum_add(&sum->prices, p);
 	sum->rate = num_add(sum->rate, path_rate(p));
 	return 0;
 }
 
 /* kappa u_r */
-static __always_inline struct mpcc_num price(const struct cc_sum *sum, const struct mpcc_path *p)
+static __always_inline struct mpcc_num path_price(const struct cc_sum *sum,
+						  const struct mpcc_path *p)
 {
 	__u64 limit_us8 = ((__u64)p->base_rtt_us + q_target_us) << 3;
 	struct mpcc_num ppm = num_zero();
 
 	if (!sum->prices.unpriced)
-		ppm = num_div(num_mul(num_of(k1_ppm), num_of(p->price_pj)),
-			      num_of(sum->prices.cheapest_pj));
+		ppm = num_mul(num_of(k1_ppm),
+			      price_ratio(&sum->prices, p->price_pj, sum->prices.cheapest_pj));
 	if (p->base_rtt_us && p->srtt_us8 > limit_us8)
 		ppm = num_add(ppm, num_of(k2_ppm));
 	return num_div(ppm, num_of(1000000));
 }
 
-MPCC_PURE int cc_step(struct mpcc_step *step nonnull, const struct cc_sum *sum nonnull,
-		      const struct mpcc_path *p nonnull)
+MPCC_GLOBAL int dtsx_step(struct mpcc_step *step nonnull, const struct cc_sum *sum nonnull,
+			  const struct mpcc_path *p nonnull)
 {
-	struct mpcc_num share = num_div(num_div(path_rate(p), num_of(p->srtt_us8)),
-					num_mul(sum->rate, sum->rate));
-
-	step->up = share;
+	step->up = resource_pooling_increase(sum->rate, p);
 	step->down = num_zero();
 	if (sum->n > 1) {
-		step->up = num_mul(path_epsilon(p), share);
-		step->down = num_mul(price(sum, p), num_of(p->cwnd));
+		step->up = num_mul(path_epsilon(p), step->up);
+		step->down = num_mul(path_price(sum, p), num_of(p->cwnd));
 	}
 	return 0;
 }
 
 /* kappa u_r */
-MPCC_PURE int cc_coupling(struct mpcc_coupling *c nonnull, const struct cc_sum *sum nonnull,
-			  const struct mpcc_path *p nonnull)
+MPCC_GLOBAL int dtsx_coupling(struct mpcc_coupling *c nonnull, const struct cc_sum *sum nonnull,
+			      const struct mpcc_path *p nonnull)
 {
-	c->value = sum->n > 1 ? price(sum, p) : num_zero();
+	c->value = sum->n > 1 ? path_price(sum, p) : num_zero();
 	c->negative = 0;
 	return 0;
 }
 
-#include "mpcc/coupled.h"
-#include "mpcc/eval.h"
+static const struct cc_hooks cc_hooks = {
+	.add = dtsx_add,
+	.step = dtsx_step,
+	.after_loss = half_window,
+	.floor = low_floor,
+	.set_window = keep_window,
+	.coupling = dtsx_coupling,
+	.read_private = dtsx_read_private,
+};
 
-COUPLED_OPS(dtsx);
+CC_TABLE(dtsx);

@@ -17,8 +17,7 @@
  * a moving average of these verdicts, with gain 1/4, and holds k for apart while more than a quarter
  * say so. At first all are together. Each subflow judges for itself, at its own losses.
  */
-#include "mpcc/path.h"
-#include "mpcc/state.h"
+#include "mpcc/cc.h"
 
 /* One average per sibling, found by the low bits of its subflow id. */
 #define SIBLINGS 8
@@ -68,15 +67,15 @@ static __always_inline bool shows_congestion(const struct mpcc_path *p, const st
 	return peak_us8 > base_us8 + base_us8 / 8 && 2ULL * p->srtt_us8 > base_us8 + peak_us8;
 }
 
-static __always_inline void cc_private(struct mpcc_path *p, const struct tcp_sock *tp,
-				       const struct cc_state *state, const struct cc_state *own)
+static __always_inline void dwc_read_private(struct mpcc_path *p, const struct tcp_sock *tp,
+					     const struct cc_state *state,
+					     const struct cc_state *own)
 {
 	p->group = state != own && apart_of(own, p->subflow_id % SIBLINGS) > APART;
 	p->congested = shows_congestion(p, state, own);
 }
-#define cc_private cc_private
 
-MPCC_PURE int cc_add(struct cc_sum *sum nonnull, const struct mpcc_path *p nonnull)
+MPCC_GLOBAL int dwc_add(struct cc_sum *sum nonnull, const struct mpcc_path *p nonnull)
 {
 	if (!sum->n || p->srtt_us8 < sum->shortest_us8)
 		sum->shortest_us8 = p->srtt_us8;
@@ -87,8 +86,8 @@ MPCC_PURE int cc_add(struct cc_sum *sum nonnull, const struct mpcc_path *p nonnu
 	return 0;
 }
 
-MPCC_PURE int cc_step(struct mpcc_step *step nonnull, const struct cc_sum *sum nonnull,
-		      const struct mpcc_path *p nonnull)
+MPCC_GLOBAL int dwc_step(struct mpcc_step *step nonnull, const struct cc_sum *sum nonnull,
+			 const struct mpcc_path *p nonnull)
 {
 	struct mpcc_num group = num_mul(num_of(sum->n * sum->cwnd), num_of(sum->shortest_us8));
 
@@ -98,30 +97,29 @@ MPCC_PURE int cc_step(struct mpcc_step *step nonnull, const struct cc_sum *sum n
 }
 
 /* |G| */
-MPCC_PURE int cc_coupling(struct mpcc_coupling *c nonnull, const struct cc_sum *sum nonnull,
-			  const struct mpcc_path *p nonnull)
+MPCC_GLOBAL int dwc_coupling(struct mpcc_coupling *c nonnull, const struct cc_sum *sum nonnull,
+			     const struct mpcc_path *p nonnull)
 {
 	c->value = num_of(sum->n);
 	c->negative = 0;
 	return 0;
 }
 
-#include "mpcc/cc.h"
-
 /* Judges every sibling anew. Not inlined: the view needs a stack of its own. */
 static __noinline int regroup(struct tcp_sock *tp)
 {
-	struct cc_state *state = (struct cc_state *)tp->inet_conn.icsk_ca_priv;
-	struct mpcc_view v;
+	struct cc_state *state = state_of(tp);
+	struct cc_view v;
+	struct cc_sum *sum = sum_of(&v);
 	__u64 all = 0;
 
-	view_of_group(&v, tp, state, MPCC_ANY_GROUP);
+	look_at_group(&v, tp, MPCC_ANY_GROUP);
 	for (__u32 i = 0; i < SIBLINGS; i++) {
 		__u64 apart = apart_of(state, i);
 
 		/* Two that share a slot share an average; our own stays 0. */
-		if (v.sum.seen & 1 << i && i != v.self.subflow_id % SIBLINGS) {
-			if (v.sum.congested & 1 << i)
+		if (sum->seen & 1 << i && i != v.self.subflow_id % SIBLINGS) {
+			if (sum->congested & 1 << i)
 				apart -= apart / 4;
 			else
 				apart += (255 - apart) / 4;
@@ -132,7 +130,7 @@ static __noinline int regroup(struct tcp_sock *tp)
 	return 0;
 }
 
-static __always_inline void cc_on_loss(struct cc_state *state, struct tcp_sock *tp)
+static __always_inline void dwc_on_loss(struct cc_state *state, struct tcp_sock *tp)
 {
 	state->lost_at_us = tp->tcp_mstamp;
 	state->lost_rtt_us8 = tp->srtt_us;
@@ -140,16 +138,23 @@ static __always_inline void cc_on_loss(struct cc_state *state, struct tcp_sock *
 	state->peak_before_us8 = state->peak_us8;
 	state->peak_us8 = 0;
 }
-#define cc_on_loss cc_on_loss
 
-static __always_inline void cc_on_ack(struct cc_state *state, const struct tcp_sock *tp)
+static __always_inline void dwc_on_ack(struct cc_state *state, struct tcp_sock *tp)
 {
 	if (tp->srtt_us > state->peak_us8)
 		state->peak_us8 = tp->srtt_us;
 }
-#define cc_on_ack cc_on_ack
 
-#include "mpcc/coupled.h"
-#include "mpcc/eval.h"
+static const struct cc_hooks cc_hooks = {
+	.add = dwc_add,
+	.step = dwc_step,
+	.after_loss = half_window,
+	.floor = reno_floor,
+	.set_window = keep_window,
+	.coupling = dwc_coupling,
+	.read_private = dwc_read_private,
+	.on_ack = dwc_on_ack,
+	.on_loss = dwc_on_loss,
+};
 
-COUPLED_OPS(dwc);
+CC_TABLE(dwc);

@@ -18,10 +18,7 @@
  * p_r / p_h: ratio=literal. That drives every path to the same window, whatever its loss, against the
  * letter's abstract (from more to less congested, from dear to cheap paths); hence the inverse.
  */
-#include "mpcc/linked.h"
-#include "mpcc/losses.h"
-#include "mpcc/state.h"
-#include "mpcc/tunable.h"
+#include "mpcc/cc.h"
 
 enum { RATIO_INVERSE, RATIO_LITERAL };
 TUNABLE(ratio, RATIO_INVERSE, "inverse|literal; increase by price_h/price_r or by p_r/p_h");
@@ -33,21 +30,21 @@ struct cc_state {
 
 struct cc_sum {
 	__u32 n;
-	__u32 unpriced; /* subflows without a profile */
-	struct linked_sum linked;
+	struct price_sum prices;
+	struct lia_sum lia;
 	struct mpcc_num fastest; /* max w / rtt, of path h */
 	__u64 fastest_interval; /* bytes, l_h */
 	__u32 fastest_price_pj; /* e_h */
 	__u32 lossless; /* subflows that have had nothing acknowledged */
 };
 
-static __always_inline void cc_private(struct mpcc_path *p, const struct tcp_sock *tp,
-				       const struct cc_state *state, const struct cc_state *own)
+static __always_inline void ecmtcp_read_private(struct mpcc_path *p, const struct tcp_sock *tp,
+						const struct cc_state *state,
+						const struct cc_state *own)
 {
 	path_losses(p, tp, &state->losses);
 	p->price_pj = state->flow.price_pj;
 }
-#define cc_private cc_private
 
 /* Whether p is path h rather than the one taken for it so far. */
 static __always_inline bool is_fastest(const struct cc_sum *sum, const struct mpcc_path *p,
@@ -60,7 +57,7 @@ static __always_inline bool is_fastest(const struct cc_sum *sum, const struct mp
 	return p->price_pj > sum->fastest_price_pj;
 }
 
-MPCC_PURE int cc_add(struct cc_sum *sum nonnull, const struct mpcc_path *p nonnull)
+MPCC_GLOBAL int ecmtcp_add(struct cc_sum *sum nonnull, const struct mpcc_path *p nonnull)
 {
 	struct mpcc_num rate = path_rate(p);
 
@@ -70,14 +67,15 @@ MPCC_PURE int cc_add(struct cc_sum *sum nonnull, const struct mpcc_path *p nonnu
 		sum->fastest_price_pj = p->price_pj;
 	}
 	sum->n++;
-	sum->unpriced += !p->price_pj;
+	price_sum_add(&sum->prices, p);
 	sum->lossless += !loss_interval(p);
-	linked_add(&sum->linked, p);
+	lia_sum_add(&sum->lia, p);
 	return 0;
 }
 
 /* s_r; 1 while a path has nothing to estimate its loss rate from. */
-static __always_inline struct mpcc_num shift(const struct cc_sum *sum, const struct mpcc_path *p)
+static __always_inline struct mpcc_num ecmtcp_shift(const struct cc_sum *sum,
+						    const struct mpcc_path *p)
 {
 	struct mpcc_num s;
 
@@ -86,40 +84,46 @@ static __always_inline struct mpcc_num shift(const struct cc_sum *sum, const str
 	if (ratio == RATIO_LITERAL)
 		return num_div(num_of(sum->fastest_interval), num_of(loss_interval(p)));
 	s = num_div(num_of(loss_interval(p)), num_of(sum->fastest_interval));
-	if (!sum->unpriced)
-		s = num_div(num_mul(s, num_of(sum->fastest_price_pj)), num_of(p->price_pj));
+	s = num_mul(s, price_ratio(&sum->prices, sum->fastest_price_pj, p->price_pj));
 	return num_max(num_min(s, num_of(8)), num_scale(num_of(1), -3));
 }
 
-MPCC_PURE int cc_step(struct mpcc_step *step nonnull, const struct cc_sum *sum nonnull,
-		      const struct mpcc_path *p nonnull)
+MPCC_GLOBAL int ecmtcp_step(struct mpcc_step *step nonnull, const struct cc_sum *sum nonnull,
+			    const struct mpcc_path *p nonnull)
 {
-	struct mpcc_num shifted = num_mul(linked_increase(&sum->linked), shift(sum, p));
+	struct mpcc_num shifted = num_mul(lia_increase(&sum->lia), ecmtcp_shift(sum, p));
 
-	step->up = num_min(shifted, num_inverse(p->cwnd));
+	step->up = at_most_reno(shifted, p);
 	step->down = num_zero();
 	return 0;
 }
 
 /* s_r */
-MPCC_PURE int cc_coupling(struct mpcc_coupling *c nonnull, const struct cc_sum *sum nonnull,
-			  const struct mpcc_path *p nonnull)
+MPCC_GLOBAL int ecmtcp_coupling(struct mpcc_coupling *c nonnull, const struct cc_sum *sum nonnull,
+				const struct mpcc_path *p nonnull)
 {
-	c->value = shift(sum, p);
+	c->value = ecmtcp_shift(sum, p);
 	c->negative = 0;
 	return 0;
 }
 
-static __always_inline void cc_on_loss(struct cc_state *state, const struct tcp_sock *tp)
+static __always_inline void ecmtcp_on_loss(struct cc_state *state, struct tcp_sock *tp)
 {
 	__u64 between = state->losses.between, since = count_loss(&state->losses, tp);
 
 	if (since)
 		state->losses.between = between ? between - between / 8 + since / 8 : since;
 }
-#define cc_on_loss cc_on_loss
 
-#include "mpcc/coupled.h"
-#include "mpcc/eval.h"
+static const struct cc_hooks cc_hooks = {
+	.add = ecmtcp_add,
+	.step = ecmtcp_step,
+	.after_loss = half_window,
+	.floor = reno_floor,
+	.set_window = keep_window,
+	.coupling = ecmtcp_coupling,
+	.read_private = ecmtcp_read_private,
+	.on_loss = ecmtcp_on_loss,
+};
 
-COUPLED_OPS(ecmtcp);
+CC_TABLE(ecmtcp);

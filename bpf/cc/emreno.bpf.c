@@ -10,9 +10,7 @@
  * slope + base / rate, from the energy profiles; without a profile on every path in use this is LIA.
  * All but the sentence is ours.
  */
-#include "mpcc/linked.h"
-#include "mpcc/prices.h"
-#include "mpcc/state.h"
+#include "mpcc/cc.h"
 
 struct cc_state {
 	struct mpcc_flow flow;
@@ -22,52 +20,57 @@ struct cc_sum {
 	__u32 n;
 	__u32 pad;
 	struct price_sum prices;
-	struct linked_sum linked;
+	struct lia_sum lia;
 };
 
-static __always_inline void cc_private(struct mpcc_path *p, const struct tcp_sock *tp,
-				       const struct cc_state *state, const struct cc_state *own)
+static __always_inline void emreno_read_private(struct mpcc_path *p, const struct tcp_sock *tp,
+						const struct cc_state *state,
+						const struct cc_state *own)
 {
 	p->price_pj = state->flow.price_pj;
 }
-#define cc_private cc_private
 
-MPCC_PURE int cc_add(struct cc_sum *sum nonnull, const struct mpcc_path *p nonnull)
+MPCC_GLOBAL int emreno_add(struct cc_sum *sum nonnull, const struct mpcc_path *p nonnull)
 {
 	sum->n++;
-	price_add(&sum->prices, p);
-	linked_add(&sum->linked, p);
+	price_sum_add(&sum->prices, p);
+	lia_sum_add(&sum->lia, p);
 	return 0;
 }
 
 static __always_inline struct mpcc_num energy_weight(const struct cc_sum *sum,
 						     const struct mpcc_path *p)
 {
-	if (sum->prices.unpriced)
-		return num_of(1);
-	return num_div(num_of(sum->prices.cheapest_pj), num_of(p->price_pj));
+	return price_ratio(&sum->prices, sum->prices.cheapest_pj, p->price_pj);
 }
 
-MPCC_PURE int cc_step(struct mpcc_step *step nonnull, const struct cc_sum *sum nonnull,
-		      const struct mpcc_path *p nonnull)
+MPCC_GLOBAL int emreno_step(struct mpcc_step *step nonnull, const struct cc_sum *sum nonnull,
+			    const struct mpcc_path *p nonnull)
 {
-	struct mpcc_num weighted = num_mul(linked_increase(&sum->linked), energy_weight(sum, p));
+	struct mpcc_num weighted = num_mul(lia_increase(&sum->lia), energy_weight(sum, p));
 
-	step->up = num_min(weighted, num_inverse(p->cwnd));
+	step->up = at_most_reno(weighted, p);
 	step->down = num_zero();
 	return 0;
 }
 
 /* min e / e_r */
-MPCC_PURE int cc_coupling(struct mpcc_coupling *c nonnull, const struct cc_sum *sum nonnull,
-			  const struct mpcc_path *p nonnull)
+MPCC_GLOBAL int emreno_coupling(struct mpcc_coupling *c nonnull, const struct cc_sum *sum nonnull,
+				const struct mpcc_path *p nonnull)
 {
 	c->value = energy_weight(sum, p);
 	c->negative = 0;
 	return 0;
 }
 
-#include "mpcc/coupled.h"
-#include "mpcc/eval.h"
+static const struct cc_hooks cc_hooks = {
+	.add = emreno_add,
+	.step = emreno_step,
+	.after_loss = half_window,
+	.floor = reno_floor,
+	.set_window = keep_window,
+	.coupling = emreno_coupling,
+	.read_private = emreno_read_private,
+};
 
-COUPLED_OPS(emreno);
+CC_TABLE(emreno);

@@ -12,9 +12,7 @@
  * all subflows share it takes n / n^(1/4) times what one TCP takes, so it is not fair there. fair takes
  * as much as one TCP, which was the original's aim.
  */
-#include "mpcc/path.h"
-#include "mpcc/state.h"
-#include "mpcc/tunable.h"
+#include "mpcc/cc.h"
 
 enum { WEIGHT_SQRT, WEIGHT_FAIR };
 TUNABLE(weight, WEIGHT_SQRT, "sqrt|fair; weight of each of n subflows: 1/sqrt(n) or 1/n^2");
@@ -33,7 +31,7 @@ static const __u64 inverse_sqrt_q32[] = {
 	1920767767, 1753413056, 1623345051, 1518500250, 1431655765,
 };
 
-MPCC_PURE int cc_add(struct cc_sum *sum nonnull, const struct mpcc_path *p nonnull)
+MPCC_GLOBAL int ewtcp_add(struct cc_sum *sum nonnull, const struct mpcc_path *p nonnull)
 {
 	sum->n++;
 	return 0;
@@ -50,8 +48,8 @@ static __always_inline struct mpcc_num subflow_weight(const struct cc_sum *sum)
 	return num_scale(num_of(inverse_sqrt_q32[n]), -32);
 }
 
-MPCC_PURE int cc_step(struct mpcc_step *step nonnull, const struct cc_sum *sum nonnull,
-		      const struct mpcc_path *p nonnull)
+MPCC_GLOBAL int ewtcp_step(struct mpcc_step *step nonnull, const struct cc_sum *sum nonnull,
+			   const struct mpcc_path *p nonnull)
 {
 	step->up = num_div(subflow_weight(sum), num_of(p->cwnd));
 	step->down = num_zero();
@@ -59,15 +57,21 @@ MPCC_PURE int cc_step(struct mpcc_step *step nonnull, const struct cc_sum *sum n
 }
 
 /* a */
-MPCC_PURE int cc_coupling(struct mpcc_coupling *c nonnull, const struct cc_sum *sum nonnull,
-			  const struct mpcc_path *p nonnull)
+MPCC_GLOBAL int ewtcp_coupling(struct mpcc_coupling *c nonnull, const struct cc_sum *sum nonnull,
+			       const struct mpcc_path *p nonnull)
 {
 	c->value = subflow_weight(sum);
 	c->negative = 0;
 	return 0;
 }
 
-#include "mpcc/coupled.h"
-#include "mpcc/eval.h"
+static const struct cc_hooks cc_hooks = {
+	.add = ewtcp_add,
+	.step = ewtcp_step,
+	.after_loss = half_window,
+	.floor = reno_floor,
+	.set_window = keep_window,
+	.coupling = ewtcp_coupling,
+};
 
-COUPLED_OPS(ewtcp);
+CC_TABLE(ewtcp);

@@ -10,8 +10,7 @@
  * Deviations: none in the rule; the window is counted in packets, so subflows with unequal MSS are
  * treated as equal, as the RFC does.
  */
-#include "mpcc/linked.h"
-#include "mpcc/state.h"
+#include "mpcc/cc.h"
 
 struct cc_state {
 	struct mpcc_flow flow;
@@ -20,35 +19,41 @@ struct cc_state {
 struct cc_sum {
 	__u32 n;
 	__u64 cwnd; /* W */
-	struct linked_sum linked;
+	struct lia_sum lia;
 };
 
-MPCC_PURE int cc_add(struct cc_sum *sum nonnull, const struct mpcc_path *p nonnull)
+MPCC_GLOBAL int lia_add(struct cc_sum *sum nonnull, const struct mpcc_path *p nonnull)
 {
 	sum->n++;
 	sum->cwnd += p->cwnd;
-	linked_add(&sum->linked, p);
+	lia_sum_add(&sum->lia, p);
 	return 0;
 }
 
-MPCC_PURE int cc_step(struct mpcc_step *step nonnull, const struct cc_sum *sum nonnull,
-		      const struct mpcc_path *p nonnull)
+MPCC_GLOBAL int lia_step(struct mpcc_step *step nonnull, const struct cc_sum *sum nonnull,
+			 const struct mpcc_path *p nonnull)
 {
-	step->up = num_min(linked_increase(&sum->linked), num_inverse(p->cwnd));
+	step->up = at_most_reno(lia_increase(&sum->lia), p);
 	step->down = num_zero();
 	return 0;
 }
 
 /* alpha */
-MPCC_PURE int cc_coupling(struct mpcc_coupling *c nonnull, const struct cc_sum *sum nonnull,
-			  const struct mpcc_path *p nonnull)
+MPCC_GLOBAL int lia_coupling(struct mpcc_coupling *c nonnull, const struct cc_sum *sum nonnull,
+			     const struct mpcc_path *p nonnull)
 {
-	c->value = num_mul(linked_increase(&sum->linked), num_of(sum->cwnd));
+	c->value = num_mul(lia_increase(&sum->lia), num_of(sum->cwnd));
 	c->negative = 0;
 	return 0;
 }
 
-#include "mpcc/coupled.h"
-#include "mpcc/eval.h"
+static const struct cc_hooks cc_hooks = {
+	.add = lia_add,
+	.step = lia_step,
+	.after_loss = half_window,
+	.floor = reno_floor,
+	.set_window = keep_window,
+	.coupling = lia_coupling,
+};
 
-COUPLED_OPS(lia);
+CC_TABLE(lia);

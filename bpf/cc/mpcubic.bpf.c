@@ -27,9 +27,7 @@
  * Time stands still while the window is not used up. K is a cube root to a relative 2^-20, t is in
  * microseconds. No HyStart: slow start is RFC 5681's.
  */
-#include "mpcc/path.h"
-#include "mpcc/state.h"
-#include "mpcc/tunable.h"
+#include "mpcc/cc.h"
 
 enum { MODE_DERIVED, MODE_LITERAL };
 TUNABLE(mode, MODE_DERIVED, "derived|literal; Wmax of the connection, or of the subflow");
@@ -37,7 +35,6 @@ TUNABLE(beta_percent, 20, "5..50 percent; what the connection loses at a loss ev
 
 #define CUBIC_BETA_PERCENT 30
 #define MAX_DERIVED 5
-#define FLOOR 2
 /* An ACK this much later than the last one ended a pause, not an RTT. */
 #define PAUSE_RTTS 2
 
@@ -62,7 +59,7 @@ struct cc_sum {
 	__u32 n;
 };
 
-MPCC_PURE int cc_add(struct cc_sum *sum nonnull, const struct mpcc_path *p nonnull)
+MPCC_GLOBAL int mpcubic_add(struct cc_sum *sum nonnull, const struct mpcc_path *p nonnull)
 {
 	sum->n++;
 	return 0;
@@ -97,8 +94,7 @@ static __always_inline struct fraction left_after_loss(__u32 n)
 	return (struct fraction){ d.below > lost ? d.below - lost : 0, d.below };
 }
 
-/* x times the fraction */
-static __always_inline struct mpcc_num times(struct mpcc_num x, struct fraction f)
+static __always_inline struct mpcc_num scale_by(struct mpcc_num x, struct fraction f)
 {
 	return num_div(num_mul(x, num_of(f.above)), num_of(f.below));
 }
@@ -126,12 +122,12 @@ static __always_inline struct mpcc_num window_at(const struct curve *c, __u64 t_
 		factor = num_mul(factor, num_of(n));
 	cube = num_mul(factor, num_mul(away, num_mul(away, away)));
 	w = before ? num_sub(w, cube) : num_add(w, cube);
-	return literal ? times(w, (struct fraction){ d.below, d.above }) : w;
+	return literal ? scale_by(w, (struct fraction){ d.below, d.above }) : w;
 }
 
 /* The increase per segment that makes up for what the window lacks of the target, over one RTT. */
-MPCC_PURE int step_to(struct mpcc_step *step nonnull, const struct curve *c nonnull, __u64 t_us,
-		      __u32 cwnd, __u32 n)
+MPCC_GLOBAL int step_to(struct mpcc_step *step nonnull, const struct curve *c nonnull, __u64 t_us,
+			__u32 cwnd, __u32 n)
 {
 	struct mpcc_num w = num_of(cwnd);
 	struct mpcc_num missing = num_sub(window_at(c, t_us, n), w);
@@ -148,29 +144,29 @@ static __always_inline struct curve given_curve(const struct cc_sum *sum, const 
 	struct mpcc_num w0 = w_loss;
 
 	if (p->last_max.m)
-		w0 = times(w_loss, left_after_loss(sum->n));
+		w0 = scale_by(w_loss, left_after_loss(sum->n));
 	return curve_of(w_loss, w0);
 }
 
-MPCC_PURE int cc_step(struct mpcc_step *step nonnull, const struct cc_sum *sum nonnull,
-		      const struct mpcc_path *p nonnull)
+MPCC_GLOBAL int mpcubic_step(struct mpcc_step *step nonnull, const struct cc_sum *sum nonnull,
+			     const struct mpcc_path *p nonnull)
 {
 	struct curve c = given_curve(sum, p);
 
 	return step_to(step, &c, p->epoch_us + (p->srtt_us8 >> 3), p->cwnd, sum->n);
 }
 
-MPCC_PURE __u32 cc_after_loss(const struct cc_sum *sum nonnull, const struct mpcc_path *p nonnull)
+MPCC_GLOBAL __u32 mpcubic_after_loss(const struct cc_sum *sum nonnull,
+				     const struct mpcc_path *p nonnull)
 {
 	struct fraction left = left_after_loss(sum->n);
 
 	return (__u64)p->cwnd * left.above / left.below;
 }
-#define cc_after_loss cc_after_loss
 
 /* W(t) */
-MPCC_PURE int cc_coupling(struct mpcc_coupling *c nonnull, const struct cc_sum *sum nonnull,
-			  const struct mpcc_path *p nonnull)
+MPCC_GLOBAL int mpcubic_coupling(struct mpcc_coupling *c nonnull, const struct cc_sum *sum nonnull,
+				 const struct mpcc_path *p nonnull)
 {
 	struct curve curve = given_curve(sum, p);
 
@@ -179,17 +175,13 @@ MPCC_PURE int cc_coupling(struct mpcc_coupling *c nonnull, const struct cc_sum *
 	return 0;
 }
 
-static __always_inline void cc_private(struct mpcc_path *p, const struct tcp_sock *tp,
-				       const struct cc_state *state, const struct cc_state *own)
+static __always_inline void mpcubic_read_private(struct mpcc_path *p, const struct tcp_sock *tp,
+						 const struct cc_state *state,
+						 const struct cc_state *own)
 {
 	p->last_max = num_of(state->last_max);
 	p->epoch_us = state->epoch_us;
 }
-#define cc_private cc_private
-
-#include "mpcc/decide.h"
-#include "mpcc/eval.h"
-#include "mpcc/life.h"
 
 static __always_inline void end_curve(struct cc_state *state)
 {
@@ -221,19 +213,19 @@ static __always_inline void track_reno(struct cc_state *state, const struct tcp_
 	state->acked = 0;
 }
 
-/* How many subflows there are, and the step for them. Not inlined, for the stack's sake. */
+/* How many subflows there are. Not inlined, for the stack's sake. */
 static __noinline int count_subflows(struct sock *sk)
 {
-	struct mpcc_view v;
+	struct cc_view v;
 
-	view_of(&v, tcp_sk(sk), state_of(sk));
-	return v.coupled ? v.sum.n : 1;
+	look(&v, tcp_sk(sk));
+	return v.coupled ? sum_of(&v)->n : 1;
 }
 
-static __noinline int decide(struct sock *sk)
+static __noinline int decide_curve(struct sock *sk)
 {
-	struct cc_state *state = state_of(sk);
 	struct tcp_sock *tp = tcp_sk(sk);
+	struct cc_state *state = state_of(tp);
 	struct mpcc_step step = {};
 	struct curve curve;
 	__u32 n = count_subflows(sk);
@@ -254,73 +246,70 @@ static __noinline int decide(struct sock *sk)
 	return 0;
 }
 
-SEC("struct_ops")
-void BPF_PROG(mpcubic_cong_avoid, struct sock *sk, __u32 ack, __u32 acked)
+/* Time in which the window is not used up, or no ACK comes, does not count. */
+static __always_inline void advance_epoch(struct cc_state *state, const struct tcp_sock *tp)
 {
-	struct cc_state *state = state_of(sk);
-	struct tcp_sock *tp = tcp_sk(sk);
-	__u32 now = (__u32)tp->tcp_mstamp, gap = (__u32)how_far(now, state->last_ack_us);
-	bool limited = is_cwnd_limited(tp);
+	__u32 now = (__u32)tp->tcp_mstamp, gap = (__u32)wrapping_diff(now, state->last_ack_us);
 
-	refresh_if_due(sk, state);
-	if (state->curve.origin.m && limited && gap <= PAUSE_RTTS * (tp->srtt_us >> 3))
+	if (state->curve.origin.m && is_cwnd_limited(tp) && gap <= PAUSE_RTTS * (tp->srtt_us >> 3))
 		state->epoch_us += gap;
 	state->last_ack_us = now;
-	if (!limited)
-		return;
-	if (in_slow_start(tp)) {
-		acked = tcp_slow_start(tp, acked);
-		if (!acked)
-			return;
-	}
-	state->acked += acked;
-	if (!decision_stands(tp, &state->flow))
-		decide(sk);
-	apply_step(tp, &state->flow, state->flow.step_q40, acked, FLOOR);
 }
 
-SEC("struct_ops")
-__u32 BPF_PROG(mpcubic_ssthresh, struct sock *sk)
+static __always_inline void mpcubic_grow(struct sock *sk, __u32 ack, __u32 acked)
 {
-	struct cc_state *state = state_of(sk);
 	struct tcp_sock *tp = tcp_sk(sk);
-	__u32 cwnd = tp->snd_cwnd, after;
-	struct mpcc_view v;
+	struct cc_state *state = state_of(tp);
 
-	flow_loss(&state->flow);
-	view_of(&v, tp, state);
+	advance_epoch(state, tp);
+	acked = after_slow_start(tp, acked);
+	if (!acked)
+		return;
+	state->acked += acked;
+	if (!decision_stands(tp, &state->flow))
+		decide_curve(sk);
+	apply_steps(tp, &state->flow, state->flow.step_q40, acked, MPCC_RENO_FLOOR);
+}
+
+static __always_inline __u32 mpcubic_ssthresh(struct sock *sk)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+	struct cc_state *state = state_of(tp);
+	__u32 cwnd = tp->snd_cwnd, after;
+	struct cc_view v;
+
+	look(&v, tp);
 	if (!v.coupled)
-		v.sum.n = 1;
-	after = cc_after_loss(&v.sum, &v.self);
+		sum_of(&v)->n = 1;
+	after = mpcubic_after_loss(sum_of(&v), &v.self);
 	end_curve(state);
 	/* Fast convergence: a loss below the last one's window means that others want a share. */
 	state->last_max = cwnd < state->last_max ? (cwnd + after) / 2 : cwnd;
 	state->cwnd_at_loss = cwnd;
-	return after < FLOOR ? FLOOR : after;
+	return after < MPCC_RENO_FLOOR ? MPCC_RENO_FLOOR : after;
 }
 
-SEC("struct_ops")
-void BPF_PROG(mpcubic_set_state, struct sock *sk, __u8 new_state)
+static __always_inline void mpcubic_on_state(struct sock *sk, __u8 new_state)
 {
-	struct cc_state *state = state_of(sk);
+	struct cc_state *state = state_of(tcp_sk(sk));
 
 	if (new_state != TCP_CA_Loss)
 		return;
 	end_curve(state);
 	state->last_max = 0;
-	refresh(sk);
 }
 
-char LICENSE[] SEC("license") = "Dual BSD/GPL";
-
-SEC(".struct_ops.link")
-struct tcp_congestion_ops mpcubic = {
-	.init = (void *)mpcc_init,
-	.release = (void *)mpcc_release,
-	.cong_avoid = (void *)mpcubic_cong_avoid,
-	.ssthresh = (void *)mpcubic_ssthresh,
-	.set_state = (void *)mpcubic_set_state,
-	.undo_cwnd = (void *)mpcc_undo_cwnd,
-	.flags = TCP_CONG_NON_RESTRICTED,
-	.name = "mpcubic",
+static const struct cc_hooks cc_hooks = {
+	.add = mpcubic_add,
+	.step = mpcubic_step,
+	.after_loss = mpcubic_after_loss,
+	.floor = reno_floor,
+	.set_window = keep_window,
+	.coupling = mpcubic_coupling,
+	.read_private = mpcubic_read_private,
+	.grow = mpcubic_grow,
+	.ssthresh = mpcubic_ssthresh,
+	.on_state = mpcubic_on_state,
 };
+
+CC_TABLE(mpcubic);

@@ -15,10 +15,7 @@
  * metric=square. A sibling under another congestion control counts in the sums and in M, but has no l
  * and so never is best.
  */
-#include "mpcc/losses.h"
-#include "mpcc/low_floor.h"
-#include "mpcc/state.h"
-#include "mpcc/tunable.h"
+#include "mpcc/cc.h"
 
 enum { METRIC_RATE, METRIC_SQUARE };
 TUNABLE(metric, METRIC_RATE, "rate|square; best paths by l/rtt^2 or by l^2/rtt");
@@ -38,12 +35,14 @@ struct cc_sum {
 	struct mpcc_num best; /* the metric of B */
 };
 
-static __always_inline void cc_private(struct mpcc_path *p, const struct tcp_sock *tp,
-				       const struct cc_state *state, const struct cc_state *own)
+TUNABLE_MIN_CWND;
+
+static __always_inline void olia_read_private(struct mpcc_path *p, const struct tcp_sock *tp,
+					      const struct cc_state *state,
+					      const struct cc_state *own)
 {
 	path_losses(p, tp, &state->losses);
 }
-#define cc_private cc_private
 
 /* Which path TCP would be fastest on, by the bytes it carries from loss to loss. */
 static __always_inline struct mpcc_num quality(const struct mpcc_path *p)
@@ -56,7 +55,7 @@ static __always_inline struct mpcc_num quality(const struct mpcc_path *p)
 	return num_div(per_rtt, num_of(p->srtt_us8));
 }
 
-MPCC_PURE int cc_add(struct cc_sum *sum nonnull, const struct mpcc_path *p nonnull)
+MPCC_GLOBAL int olia_add(struct cc_sum *sum nonnull, const struct mpcc_path *p nonnull)
 {
 	struct mpcc_num q = quality(p);
 	bool best, max;
@@ -101,25 +100,25 @@ static __always_inline struct mpcc_num alpha(const struct cc_sum *sum, const str
 	return num_inverse((__u64)sum->n * collected);
 }
 
-MPCC_PURE int cc_step(struct mpcc_step *step nonnull, const struct cc_sum *sum nonnull,
-		      const struct mpcc_path *p nonnull)
+MPCC_GLOBAL int olia_step(struct mpcc_step *step nonnull, const struct cc_sum *sum nonnull,
+			  const struct mpcc_path *p nonnull)
 {
-	struct mpcc_num shift, rtt = num_of(p->srtt_us8);
+	struct mpcc_num alpha_per_window;
 	int sign;
 
-	shift = num_div(alpha(sum, p, &sign), num_of(p->cwnd));
-	step->up = num_div(num_div(path_rate(p), rtt), num_mul(sum->rate, sum->rate));
+	alpha_per_window = num_div(alpha(sum, p, &sign), num_of(p->cwnd));
+	step->up = resource_pooling_increase(sum->rate, p);
 	step->down = num_zero();
 	if (sign > 0)
-		step->up = num_add(step->up, shift);
+		step->up = num_add(step->up, alpha_per_window);
 	else
-		step->down = shift;
+		step->down = alpha_per_window;
 	return 0;
 }
 
 /* alpha_r */
-MPCC_PURE int cc_coupling(struct mpcc_coupling *c nonnull, const struct cc_sum *sum nonnull,
-			  const struct mpcc_path *p nonnull)
+MPCC_GLOBAL int olia_coupling(struct mpcc_coupling *c nonnull, const struct cc_sum *sum nonnull,
+			      const struct mpcc_path *p nonnull)
 {
 	int sign;
 
@@ -128,16 +127,23 @@ MPCC_PURE int cc_coupling(struct mpcc_coupling *c nonnull, const struct cc_sum *
 	return 0;
 }
 
-static __always_inline void cc_on_loss(struct cc_state *state, const struct tcp_sock *tp)
+static __always_inline void olia_on_loss(struct cc_state *state, struct tcp_sock *tp)
 {
 	__u64 since = count_loss(&state->losses, tp);
 
 	if (since)
 		state->losses.between = since;
 }
-#define cc_on_loss cc_on_loss
 
-#include "mpcc/coupled.h"
-#include "mpcc/eval.h"
+static const struct cc_hooks cc_hooks = {
+	.add = olia_add,
+	.step = olia_step,
+	.after_loss = half_window,
+	.floor = low_floor,
+	.set_window = keep_window,
+	.coupling = olia_coupling,
+	.read_private = olia_read_private,
+	.on_loss = olia_on_loss,
+};
 
-COUPLED_OPS(olia);
+CC_TABLE(olia);

@@ -18,8 +18,7 @@
  * base); siblings' rates are their present w / srtt, exact, not those of their last RTT in sixteenths
  * of a bit; w grows only when it is used up.
  */
-#include "mpcc/path.h"
-#include "mpcc/state.h"
+#include "mpcc/cc.h"
 
 #define TOTAL_ALPHA 10
 #define MIN_ALPHA 2
@@ -43,8 +42,9 @@ struct cc_sum {
 	struct mpcc_num rate; /* sum w / rtt */
 };
 
-static __always_inline void cc_private(struct mpcc_path *p, const struct tcp_sock *tp,
-				       const struct cc_state *state, const struct cc_state *own)
+static __always_inline void wvegas_read_private(struct mpcc_path *p, const struct tcp_sock *tp,
+						const struct cc_state *state,
+						const struct cc_state *own)
 {
 	p->base_rtt_us = state->base_rtt_us;
 	p->alpha = state->alpha;
@@ -55,9 +55,8 @@ static __always_inline void cc_private(struct mpcc_path *p, const struct tcp_soc
 		p->srtt_us8 = mean_us8 < ~0U ? mean_us8 : ~0U;
 	}
 }
-#define cc_private cc_private
 
-MPCC_PURE int cc_add(struct cc_sum *sum nonnull, const struct mpcc_path *p nonnull)
+MPCC_GLOBAL int wvegas_add(struct cc_sum *sum nonnull, const struct mpcc_path *p nonnull)
 {
 	sum->n++;
 	sum->rate = num_add(sum->rate, path_rate(p));
@@ -65,8 +64,8 @@ MPCC_PURE int cc_add(struct cc_sum *sum nonnull, const struct mpcc_path *p nonnu
 }
 
 /* Between two rounds the window stays. */
-MPCC_PURE int cc_step(struct mpcc_step *step nonnull, const struct cc_sum *sum nonnull,
-		      const struct mpcc_path *p nonnull)
+MPCC_GLOBAL int wvegas_step(struct mpcc_step *step nonnull, const struct cc_sum *sum nonnull,
+			    const struct mpcc_path *p nonnull)
 {
 	step->up = num_zero();
 	step->down = num_zero();
@@ -74,8 +73,8 @@ MPCC_PURE int cc_step(struct mpcc_step *step nonnull, const struct cc_sum *sum n
 }
 
 /* weight_r */
-MPCC_PURE int cc_coupling(struct mpcc_coupling *c nonnull, const struct cc_sum *sum nonnull,
-			  const struct mpcc_path *p nonnull)
+MPCC_GLOBAL int wvegas_coupling(struct mpcc_coupling *c nonnull, const struct cc_sum *sum nonnull,
+				const struct mpcc_path *p nonnull)
 {
 	c->value = num_div(path_rate(p), sum->rate);
 	c->negative = 0;
@@ -95,8 +94,8 @@ static __always_inline __u64 waiting(__u64 w, __u64 base_us8, __u64 rtt_us8)
 }
 
 /* One RTT with enough samples. In slow start below gamma it leaves the window to the kernel. */
-MPCC_PURE int run_round(struct wvegas_round *r nonnull, const struct cc_sum *sum nonnull,
-			const struct mpcc_path *p nonnull)
+MPCC_GLOBAL int run_round(struct wvegas_round *r nonnull, const struct cc_sum *sum nonnull,
+			  const struct mpcc_path *p nonnull)
 {
 	__u64 rtt = p->srtt_us8, base = (__u64)p->base_rtt_us << 3;
 	__u32 w = p->cwnd, ssthresh = p->ssthresh, alpha = p->alpha, queue_us = p->queue_us;
@@ -152,19 +151,15 @@ MPCC_PURE int run_round(struct wvegas_round *r nonnull, const struct cc_sum *sum
 	return 0;
 }
 
-static __always_inline void cc_window(struct mpcc_setting *s, const struct cc_sum *sum,
-				      const struct mpcc_path *p)
+static __always_inline int wvegas_set_window(struct mpcc_setting *s, const struct cc_sum *sum,
+					     const struct mpcc_path *p)
 {
 	struct wvegas_round r = { .setting = *s };
 
 	run_round(&r, sum, p);
 	*s = r.setting;
+	return 0;
 }
-#define cc_window cc_window
-
-#include "mpcc/decide.h"
-#include "mpcc/eval.h"
-#include "mpcc/life.h"
 
 static __always_inline void start_round(struct cc_state *state, const struct tcp_sock *tp)
 {
@@ -184,19 +179,19 @@ static __always_inline void start_over(struct cc_state *state, const struct tcp_
 /* False if the subflow does not count: then Reno. Not inlined: the view needs a stack of its own. */
 static __noinline bool end_round(struct sock *sk)
 {
-	struct cc_state *state = state_of(sk);
 	struct tcp_sock *tp = tcp_sk(sk);
+	struct cc_state *state = state_of(tp);
 	struct wvegas_round r = {};
-	struct mpcc_view v;
+	struct cc_view v;
 
-	view_of(&v, tp, state);
+	look(&v, tp);
 	if (!v.coupled)
 		return false;
 	r.setting.window = v.self.cwnd;
 	r.setting.ssthresh = v.self.ssthresh;
 	r.alpha = state->alpha;
 	r.queue_us = state->queue_us;
-	run_round(&r, &v.sum, &v.self);
+	run_round(&r, sum_of(&v), &v.self);
 	state->alpha = r.alpha;
 	state->queue_us = r.queue_us;
 	if (r.setting.window > tp->snd_cwnd_clamp)
@@ -207,44 +202,38 @@ static __noinline bool end_round(struct sock *sk)
 	return true;
 }
 
-static __always_inline void run_reno(struct tcp_sock *tp, struct cc_state *state, __u32 acked)
+static __always_inline void run_reno(struct tcp_sock *tp, __u32 acked)
 {
 	struct mpcc_step step = {};
 	struct mpcc_path p = {};
 
-	if (!is_cwnd_limited(tp))
+	acked = after_slow_start(tp, acked);
+	if (!acked)
 		return;
-	if (in_slow_start(tp)) {
-		acked = tcp_slow_start(tp, acked);
-		if (!acked)
-			return;
-	}
 	p.cwnd = tp->snd_cwnd;
-	step_reno(&step, &p);
-	apply_step(tp, &state->flow, q40_of(&step), acked, MIN_CWND);
+	reno_step(&step, &p);
+	apply_steps(tp, flow_of(tp), q40_of(&step), acked, MIN_CWND);
 }
 
-SEC("struct_ops")
-void BPF_PROG(wvegas_cong_avoid, struct sock *sk, __u32 ack, __u32 acked)
+static __always_inline void wvegas_grow(struct sock *sk, __u32 ack, __u32 acked)
 {
-	struct cc_state *state = state_of(sk);
 	struct tcp_sock *tp = tcp_sk(sk);
+	struct cc_state *state = state_of(tp);
 	/* The ACK that drains a queue does not begin to fill it again. */
 	bool slow_start = in_slow_start(tp);
 
-	refresh_if_due(sk, state);
 	if (!state->alpha)
 		start_over(state, tp);
 	if (state->off) {
-		run_reno(tp, state, acked);
+		run_reno(tp, acked);
 		return;
 	}
-	if (how_far(ack, state->round_end) > 0) {
+	if (wrapping_diff(ack, state->round_end) > 0) {
 		bool ruled = state->samples >= MIN_SAMPLES && end_round(sk);
 
 		start_round(state, tp);
 		if (!ruled) {
-			run_reno(tp, state, acked);
+			run_reno(tp, acked);
 			return;
 		}
 	}
@@ -252,10 +241,27 @@ void BPF_PROG(wvegas_cong_avoid, struct sock *sk, __u32 ack, __u32 acked)
 		tcp_slow_start(tp, acked);
 }
 
+static __always_inline __u32 wvegas_ssthresh(struct sock *sk)
+{
+	__u32 half = tcp_sk(sk)->snd_cwnd / 2;
+
+	return half > MIN_CWND ? half : MIN_CWND;
+}
+
+static __always_inline void wvegas_on_state(struct sock *sk, __u8 new_state)
+{
+	struct cc_state *state = state_of(tcp_sk(sk));
+
+	if (new_state == TCP_CA_Open)
+		start_over(state, tcp_sk(sk));
+	else
+		state->off = 1;
+}
+
 SEC("struct_ops")
 void BPF_PROG(wvegas_pkts_acked, struct sock *sk, const struct ack_sample *sample)
 {
-	struct cc_state *state = state_of(sk);
+	struct cc_state *state = state_of(tcp_sk(sk));
 	__u32 rtt_us = sample->rtt_us;
 
 	/* -1: none of the segments had been sent only once. */
@@ -268,29 +274,9 @@ void BPF_PROG(wvegas_pkts_acked, struct sock *sk, const struct ack_sample *sampl
 }
 
 SEC("struct_ops")
-__u32 BPF_PROG(wvegas_ssthresh, struct sock *sk)
-{
-	flow_loss(&state_of(sk)->flow);
-	return tcp_sk(sk)->snd_cwnd / 2 > MIN_CWND ? tcp_sk(sk)->snd_cwnd / 2 : MIN_CWND;
-}
-
-SEC("struct_ops")
-void BPF_PROG(wvegas_set_state, struct sock *sk, __u8 new_state)
-{
-	struct cc_state *state = state_of(sk);
-
-	if (new_state == TCP_CA_Open)
-		start_over(state, tcp_sk(sk));
-	else
-		state->off = 1;
-	if (new_state == TCP_CA_Loss)
-		refresh(sk);
-}
-
-SEC("struct_ops")
 void BPF_PROG(wvegas_cwnd_event, struct sock *sk, enum tcp_ca_event event)
 {
-	struct cc_state *state = state_of(sk);
+	struct cc_state *state = state_of(tcp_sk(sk));
 
 	if (event != mpcc_enum(enum tcp_ca_event, CA_EVENT_CWND_RESTART))
 		return;
@@ -298,18 +284,17 @@ void BPF_PROG(wvegas_cwnd_event, struct sock *sk, enum tcp_ca_event event)
 	start_over(state, tcp_sk(sk));
 }
 
-char LICENSE[] SEC("license") = "Dual BSD/GPL";
-
-SEC(".struct_ops.link")
-struct tcp_congestion_ops wvegas = {
-	.init = (void *)mpcc_init,
-	.release = (void *)mpcc_release,
-	.cong_avoid = (void *)wvegas_cong_avoid,
-	.pkts_acked = (void *)wvegas_pkts_acked,
-	.ssthresh = (void *)wvegas_ssthresh,
-	.set_state = (void *)wvegas_set_state,
-	.cwnd_event = (void *)wvegas_cwnd_event,
-	.undo_cwnd = (void *)mpcc_undo_cwnd,
-	.flags = TCP_CONG_NON_RESTRICTED,
-	.name = "wvegas",
+static const struct cc_hooks cc_hooks = {
+	.add = wvegas_add,
+	.step = wvegas_step,
+	.after_loss = half_window,
+	.floor = reno_floor,
+	.set_window = wvegas_set_window,
+	.coupling = wvegas_coupling,
+	.read_private = wvegas_read_private,
+	.grow = wvegas_grow,
+	.ssthresh = wvegas_ssthresh,
+	.on_state = wvegas_on_state,
 };
+
+CC_TABLE(wvegas, .pkts_acked = (void *)wvegas_pkts_acked, .cwnd_event = (void *)wvegas_cwnd_event);

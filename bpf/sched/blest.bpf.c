@@ -22,7 +22,7 @@
 #define LAMBDA_MOST 130
 
 /* Percent. */
-MPCC_PURE int adapt_lambda(struct mpcc_memory *m nonnull, __u64 now_us, __u32 min_srtt_us8)
+MPCC_GLOBAL int adapt_lambda(struct mpcc_memory *m nonnull, __u64 now_us, __u32 min_srtt_us8)
 {
 	if (!m->lambda_percent) {
 		m->lambda_percent = LAMBDA_START;
@@ -75,7 +75,7 @@ static __always_inline struct mpcc_num sent_meanwhile(const struct mpcc_lane *f,
 	return num_mul(num_of(c + (n - 1) / 2), num_of(n));
 }
 
-MPCC_PURE int sched_rule(struct mpcc_scene *scene nonnull)
+MPCC_GLOBAL int sched_rule(struct mpcc_scene *scene nonnull)
 {
 	__u32 fast = fastest_alive(scene), slow = fastest_usable(scene);
 	const struct mpcc_lane *f = lane_at(scene, fast), *s = lane_at(scene, slow);

@@ -30,7 +30,7 @@ static __always_inline bool less_congested(const struct mpcc_lane *a, const stru
 	return lane_faster(a, b);
 }
 
-MPCC_PURE __u32 less_congested_of(struct mpcc_scene *s nonnull, __u32 best, __u32 i)
+MPCC_GLOBAL __u32 less_congested_of(struct mpcc_scene *s nonnull, __u32 best, __u32 i)
 {
 	if (!verdict_at(s, i)->usable)
 		return best;
@@ -39,7 +39,7 @@ MPCC_PURE __u32 less_congested_of(struct mpcc_scene *s nonnull, __u32 best, __u3
 	return best;
 }
 
-MPCC_PURE int sched_rule(struct mpcc_scene *s nonnull)
+MPCC_GLOBAL int sched_rule(struct mpcc_scene *s nonnull)
 {
 	__u32 best = MPCC_NO_LANE;
 

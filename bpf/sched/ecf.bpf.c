@@ -20,7 +20,7 @@ static __always_inline __u64 larger(__u64 a, __u64 b)
 	return a > b ? a : b;
 }
 
-MPCC_PURE int sched_rule(struct mpcc_scene *scene nonnull)
+MPCC_GLOBAL int sched_rule(struct mpcc_scene *scene nonnull)
 {
 	__u32 fast = fastest_alive(scene), slow = fastest_usable(scene);
 	const struct mpcc_lane *f = lane_at(scene, fast), *s = lane_at(scene, slow);

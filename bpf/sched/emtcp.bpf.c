@@ -20,7 +20,7 @@ static __always_inline bool cheaper(struct mpcc_scene *s, __u32 a, __u32 b)
 	return lane_faster(lane_at(s, a), lane_at(s, b));
 }
 
-MPCC_PURE __u32 cheaper_of(struct mpcc_scene *s nonnull, __u32 best, __u32 i)
+MPCC_GLOBAL __u32 cheaper_of(struct mpcc_scene *s nonnull, __u32 best, __u32 i)
 {
 	const struct mpcc_lane *l = lane_at(s, i);
 	struct mpcc_verdict *v = verdict_at(s, i);
@@ -32,7 +32,7 @@ MPCC_PURE __u32 cheaper_of(struct mpcc_scene *s nonnull, __u32 best, __u32 i)
 	return best == MPCC_NO_LANE || cheaper(s, i, best) ? i : best;
 }
 
-MPCC_PURE int sched_rule(struct mpcc_scene *s nonnull)
+MPCC_GLOBAL int sched_rule(struct mpcc_scene *s nonnull)
 {
 	__u32 best = MPCC_NO_LANE;
 

@@ -56,7 +56,7 @@ struct rate_sum {
 	struct mpcc_num best; /* the largest single_rate() */
 };
 
-MPCC_PURE int add_rate(struct rate_sum *sum nonnull, struct mpcc_scene *s nonnull, __u32 i)
+MPCC_GLOBAL int add_rate(struct rate_sum *sum nonnull, struct mpcc_scene *s nonnull, __u32 i)
 {
 	const struct mpcc_lane *l = lane_at(s, i);
 
@@ -68,7 +68,7 @@ MPCC_PURE int add_rate(struct rate_sum *sum nonnull, struct mpcc_scene *s nonnul
 }
 
 /* X_r and b'_r */
-MPCC_PURE int expect_rate(struct mpcc_scene *s nonnull, const struct rate_sum *sum nonnull, __u32 i)
+MPCC_GLOBAL int expect_rate(struct mpcc_scene *s nonnull, const struct rate_sum *sum nonnull, __u32 i)
 {
 	const struct mpcc_lane *l = lane_at(s, i);
 	struct mpcc_verdict *v = verdict_at(s, i);
@@ -84,7 +84,7 @@ MPCC_PURE int expect_rate(struct mpcc_scene *s nonnull, const struct rate_sum *s
 }
 
 /* 1 if subflow j comes before subflow i in the order by cost; of equals, the first in the list does. */
-MPCC_PURE __u32 comes_before(struct mpcc_scene *s nonnull, __u32 j, __u32 i)
+MPCC_GLOBAL __u32 comes_before(struct mpcc_scene *s nonnull, __u32 j, __u32 i)
 {
 	const struct mpcc_verdict *a = verdict_at(s, j), *b = verdict_at(s, i);
 
@@ -96,7 +96,7 @@ MPCC_PURE __u32 comes_before(struct mpcc_scene *s nonnull, __u32 j, __u32 i)
 }
 
 /* Sets the place in that order, from 1. 1 if there is one. */
-MPCC_PURE __u32 rank_lane(struct mpcc_scene *s nonnull, __u32 i)
+MPCC_GLOBAL __u32 rank_lane(struct mpcc_scene *s nonnull, __u32 i)
 {
 	struct mpcc_verdict *v = verdict_at(s, i);
 
@@ -108,7 +108,7 @@ MPCC_PURE __u32 rank_lane(struct mpcc_scene *s nonnull, __u32 i)
 }
 
 /* Subflow i if it has this rank; else what was found. */
-MPCC_PURE __u32 lane_of_rank(struct mpcc_scene *s nonnull, __u32 found, __u32 i, __u32 rank)
+MPCC_GLOBAL __u32 lane_of_rank(struct mpcc_scene *s nonnull, __u32 found, __u32 i, __u32 rank)
 {
 	return verdict_at(s, i)->rank == rank ? i : found;
 }
@@ -141,7 +141,7 @@ struct set_sum {
 };
 
 /* Adds the subflow of rank k, and sets O_k. */
-MPCC_PURE int add_to_set(struct set_sum *sum nonnull, struct mpcc_scene *s nonnull, __u32 k)
+MPCC_GLOBAL int add_to_set(struct set_sum *sum nonnull, struct mpcc_scene *s nonnull, __u32 k)
 {
 	__u32 lane = MPCC_NO_LANE;
 
@@ -174,7 +174,7 @@ static __always_inline bool better(const struct mpcc_coupling *a, const struct m
 }
 
 /* The better of two sizes of the set: k only if it is by so many percent. */
-MPCC_PURE __u32 better_size(struct mpcc_scene *s nonnull, __u32 k, __u32 than, __u32 percent)
+MPCC_GLOBAL __u32 better_size(struct mpcc_scene *s nonnull, __u32 k, __u32 than, __u32 percent)
 {
 	return better(&verdict_at(s, k - 1)->objective, &verdict_at(s, than - 1)->objective,
 		      percent) ?
@@ -198,12 +198,12 @@ static __always_inline __u32 best_size(struct mpcc_scene *s, __u32 count, __u32 
 }
 
 /* The subflows a choice is from, a bit for each, and the longest of their RTTs. */
-MPCC_PURE __u32 alive_bit(struct mpcc_scene *s nonnull, __u32 i)
+MPCC_GLOBAL __u32 alive_bit(struct mpcc_scene *s nonnull, __u32 i)
 {
 	return verdict_at(s, i)->alive ? 1U << (i & (MPCC_MAX_SUBFLOWS - 1)) : 0;
 }
 
-MPCC_PURE __u32 slower_us8(struct mpcc_scene *s nonnull, __u32 i, __u32 slowest_us8)
+MPCC_GLOBAL __u32 slower_us8(struct mpcc_scene *s nonnull, __u32 i, __u32 slowest_us8)
 {
 	__u32 srtt_us8 = lane_at(s, i)->srtt_us8;
 
@@ -211,7 +211,7 @@ MPCC_PURE __u32 slower_us8(struct mpcc_scene *s nonnull, __u32 i, __u32 slowest_
 }
 
 /* Whether it is time to choose: other subflows are alive, or the slowest one's RTT is over. */
-MPCC_PURE __u32 choice_is_due(struct mpcc_scene *s nonnull)
+MPCC_GLOBAL __u32 choice_is_due(struct mpcc_scene *s nonnull)
 {
 	__u32 alive = 0, slowest_us8 = 0;
 
@@ -229,7 +229,7 @@ MPCC_PURE __u32 choice_is_due(struct mpcc_scene *s nonnull)
 }
 
 /* Takes a subflow into the set, or out of it; 1 if that is a change. */
-MPCC_PURE __u32 allow_lane(struct mpcc_scene *s nonnull, __u32 i)
+MPCC_GLOBAL __u32 allow_lane(struct mpcc_scene *s nonnull, __u32 i)
 {
 	const struct mpcc_verdict *v = verdict_at(s, i);
 	__u8 before = lane_at(s, i)->allowed;
@@ -238,7 +238,7 @@ MPCC_PURE __u32 allow_lane(struct mpcc_scene *s nonnull, __u32 i)
 	return lane_at(s, i)->allowed != before;
 }
 
-MPCC_PURE int choose_set(struct mpcc_scene *s nonnull)
+MPCC_GLOBAL int choose_set(struct mpcc_scene *s nonnull)
 {
 	struct rate_sum rates = {};
 	struct set_sum set = {};
@@ -259,7 +259,7 @@ MPCC_PURE int choose_set(struct mpcc_scene *s nonnull)
 }
 
 /* The faster of subflow i and the best so far, of the set's that may send. */
-MPCC_PURE __u32 faster_allowed(struct mpcc_scene *s nonnull, __u32 best, __u32 i)
+MPCC_GLOBAL __u32 faster_allowed(struct mpcc_scene *s nonnull, __u32 best, __u32 i)
 {
 	if (!verdict_at(s, i)->usable)
 		return best;
@@ -269,7 +269,7 @@ MPCC_PURE __u32 faster_allowed(struct mpcc_scene *s nonnull, __u32 best, __u32 i
 	return best == MPCC_NO_LANE || lane_faster(lane_at(s, i), lane_at(s, best)) ? i : best;
 }
 
-MPCC_PURE int sched_rule(struct mpcc_scene *s nonnull)
+MPCC_GLOBAL int sched_rule(struct mpcc_scene *s nonnull)
 {
 	__u32 best = MPCC_NO_LANE;
 

@@ -12,7 +12,7 @@
  */
 #include "mpcc/scene.h"
 
-MPCC_PURE int sched_rule(struct mpcc_scene *s nonnull)
+MPCC_GLOBAL int sched_rule(struct mpcc_scene *s nonnull)
 {
 	send_on(s, fastest_usable(s));
 	return 0;

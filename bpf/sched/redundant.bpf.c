@@ -19,7 +19,7 @@
 #include "mpcc/scene.h"
 
 /* Subflow i, if it is the leader so far and still may be; else what was found. */
-MPCC_PURE __u32 leader_of(struct mpcc_scene *s nonnull, __u32 found, __u32 i, __u32 fastest)
+MPCC_GLOBAL __u32 leader_of(struct mpcc_scene *s nonnull, __u32 found, __u32 i, __u32 fastest)
 {
 	const struct mpcc_lane *l = lane_at(s, i);
 
@@ -40,7 +40,7 @@ static __always_inline __u32 choose_leader(struct mpcc_scene *s)
 }
 
 /* Bytes that the window of a subflow takes, if it is not the leader. */
-MPCC_PURE __u64 room_beside(struct mpcc_scene *s nonnull, __u32 i, __u32 leader)
+MPCC_GLOBAL __u64 room_beside(struct mpcc_scene *s nonnull, __u32 i, __u32 leader)
 {
 	const struct mpcc_lane *l = lane_at(s, i);
 
@@ -48,12 +48,12 @@ MPCC_PURE __u64 room_beside(struct mpcc_scene *s nonnull, __u32 i, __u32 leader)
 }
 
 /* 1 if data may have died with a subflow: then all that can send it again. */
-MPCC_PURE __u32 has_died(struct mpcc_scene *s nonnull, __u32 i)
+MPCC_GLOBAL __u32 has_died(struct mpcc_scene *s nonnull, __u32 i)
 {
 	return i < s->count && lane_at(s, i)->carried && !verdict_at(s, i)->alive;
 }
 
-MPCC_PURE __u32 copy_on(struct mpcc_scene *s nonnull, __u32 i)
+MPCC_GLOBAL __u32 copy_on(struct mpcc_scene *s nonnull, __u32 i)
 {
 	const struct mpcc_lane *l = lane_at(s, i);
 	struct mpcc_verdict *v = verdict_at(s, i);
@@ -63,7 +63,7 @@ MPCC_PURE __u32 copy_on(struct mpcc_scene *s nonnull, __u32 i)
 	return v->send;
 }
 
-MPCC_PURE int sched_rule(struct mpcc_scene *s nonnull)
+MPCC_GLOBAL int sched_rule(struct mpcc_scene *s nonnull)
 {
 	__u32 leader = choose_leader(s), died = 0;
 	__u64 room = 0;

@@ -29,7 +29,7 @@ static __always_inline bool quota_left(const struct mpcc_lane *l)
 }
 
 /* Of subflow i and the one found so far, whose turn it is in this round. */
-MPCC_PURE __u32 turn_of(struct mpcc_scene *s nonnull, __u32 found, __u32 i)
+MPCC_GLOBAL __u32 turn_of(struct mpcc_scene *s nonnull, __u32 found, __u32 i)
 {
 	const struct mpcc_lane *l = lane_at(s, i);
 
@@ -49,7 +49,7 @@ static __always_inline __u32 next_in_round(struct mpcc_scene *s)
 	return found;
 }
 
-MPCC_PURE int sched_rule(struct mpcc_scene *s nonnull)
+MPCC_GLOBAL int sched_rule(struct mpcc_scene *s nonnull)
 {
 	__u32 next = next_in_round(s);
 

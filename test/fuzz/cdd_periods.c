@@ -36,7 +36,7 @@ static void start(void)
 static void ack(struct tcp_sock *tp, __u64 at_us)
 {
 	tp->tcp_mstamp = at_us;
-	cc_on_ack(private_of(tp), tp);
+	cc_hooks.on_ack(private_of(tp), tp);
 }
 
 static double theta_of(struct tcp_sock *tp)

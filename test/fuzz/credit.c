@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * The fractional window (apply_step of cc.h), against the same sums in 128 bits: nothing is lost but
+ * The fractional window (apply_steps of window.h), against the same sums in 128 bits: nothing is lost but
  * at a bound or at a saturation, however the segments fall into ACKs.
  */
 #include "native.h"
@@ -32,7 +32,7 @@ static bool check_ack(struct tcp_sock *tp, struct mpcc_flow *flow, const struct 
 		inc = -MOST_INCREASE;
 	sum += inc * (acked < MOST_ACKED ? acked : MOST_ACKED);
 
-	apply_step(tp, flow, q40_of(step), acked, floor);
+	apply_steps(tp, flow, q40_of(step), acked, floor);
 	require(flow->credit_q40 > -MPCC_Q40_ONE && flow->credit_q40 < MPCC_Q40_ONE, "credit %lld",
 		flow->credit_q40);
 	if (tp->snd_cwnd == before && flow->credit_q40)

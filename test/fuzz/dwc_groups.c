@@ -48,7 +48,7 @@ static void ack(int i, __u32 srtt_us)
 	struct tcp_sock *tp = &connection.subflows[i];
 
 	tp->srtt_us = srtt_us << 3;
-	cc_on_ack(private_of(tp), tp);
+	cc_hooks.on_ack(private_of(tp), tp);
 	if (srtt_us > model[i].peak)
 		model[i].peak = srtt_us;
 }
@@ -86,10 +86,10 @@ static void lose(int r)
 static __u32 group_of(int r)
 {
 	struct tcp_sock *tp = &connection.subflows[r];
-	struct mpcc_view v;
+	struct cc_view v;
 
-	view_of(&v, tp, private_of(tp));
-	return v.sum.n;
+	look(&v, tp);
+	return sum_of(&v)->n;
 }
 
 /* Integers round an average of 0 .. 255 by less than 1 each time, and forget a quarter of it. */

@@ -183,13 +183,13 @@ static void check_order(void)
 	struct mpcc_eval first = eval;
 
 	memset(eval.decisions, 0, sizeof(eval.decisions));
-	eval_run();
+	decide_given();
 	require(!memcmp(&first, &eval, sizeof(eval)), "the second run differs");
 
 	memset(eval.decisions, 0, sizeof(eval.decisions));
 	for (__u32 i = 0; i < eval.count; i++)
 		eval.paths[i] = first.paths[eval.count - 1 - i];
-	eval_run();
+	decide_given();
 	for (__u32 i = 0; i < eval.count; i++)
 		require_alike(&eval.decisions[i], &first.decisions[eval.count - 1 - i], i);
 }
@@ -259,7 +259,7 @@ static void see_from(__u32 self)
 			.subflow_id = p->subflow_id,
 		};
 		if (socks[i].inet_conn.icsk_ca_ops == &ALGORITHM)
-			cc_private(p, &socks[i], private_of(&socks[i]), private_of(&socks[self]));
+			read_private(p, &socks[i], private_of(&socks[self]));
 	}
 }
 
@@ -269,24 +269,20 @@ static void check_walk(struct input *in)
 	for (__u32 i = 0; i < eval.count; i++) {
 		struct mpcc_decision d = {};
 		struct mpcc_setting setting;
-		struct mpcc_view v;
+		struct cc_view v;
 
 		if (socks[i].inet_conn.icsk_ca_ops != &ALGORITHM)
 			continue;
 		see_from(i);
 		memset(eval.decisions, 0, sizeof(eval.decisions));
-		eval_run();
-		view_of(&v, &socks[i], private_of(&socks[i]));
+		decide_given();
+		look(&v, &socks[i]);
 		require(!v.left_out, "subflow %u of %u", i, eval.count);
-		setting.window = v.self.cwnd;
-		setting.ssthresh = v.self.ssthresh;
+		decide_window(&setting, &v);
 		decide_step(&d.increase, &v);
 		d.after_loss = decide_after_loss(&v);
 		d.coupled = v.coupled;
-		if (v.coupled) {
-			cc_window(&setting, &v.sum, &v.self);
-			cc_coupling(&d.coupling, &v.sum, &v.self);
-		}
+		decide_coupling(&d.coupling, &v);
 		d.window = setting.window;
 		d.ssthresh = setting.ssthresh;
 		require_alike(&d, &eval.decisions[i], i);
@@ -299,7 +295,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
 
 	draw_tunables(&in);
 	draw_paths(&in);
-	eval_run();
+	decide_given();
 	check_decisions();
 	check_order();
 	check_walk(&in);

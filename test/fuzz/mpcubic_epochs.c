@@ -29,27 +29,27 @@ static void start(__u32 subflows, __u32 cwnd, __u32 rtt_us)
 static void ack(__u64 after_us, __u32 segments)
 {
 	tp->tcp_mstamp += after_us;
-	CALL(mpcubic_cong_avoid, ARG(tp), 0, segments);
+	CALL(mpcc_cong_avoid, ARG(tp), 0, segments);
 }
 
 /* A loss, and the recovery from it. */
 static void lose(void)
 {
-	tp->snd_cwnd = tp->snd_ssthresh = CALL(mpcubic_ssthresh, ARG(tp));
+	tp->snd_cwnd = tp->snd_ssthresh = CALL(mpcc_ssthresh, ARG(tp));
 }
 
 static void time_out(void)
 {
-	tp->snd_ssthresh = CALL(mpcubic_ssthresh, ARG(tp));
+	tp->snd_ssthresh = CALL(mpcc_ssthresh, ARG(tp));
 	tp->snd_cwnd = 1;
-	CALL(mpcubic_set_state, ARG(tp), TCP_CA_Loss);
+	CALL(mpcc_set_state, ARG(tp), TCP_CA_Loss);
 }
 
 static __u64 epoch_us(void)
 {
 	struct mpcc_path p = {};
 
-	cc_private(&p, tp, private_of(tp), private_of(tp));
+	cc_hooks.read_private(&p, tp, private_of(tp), private_of(tp));
 	return p.epoch_us;
 }
 

@@ -18,7 +18,7 @@ static void ack(struct history *h, __u64 bytes)
 static void lose(struct history *h, bool again)
 {
 	h->tp.inet_conn.icsk_backoff = again;
-	cc_on_loss(&h->state, &h->tp);
+	cc_hooks.on_loss(&h->state, &h->tp);
 	/* A repeated timeout, or a loss without a byte acknowledged since, is the same loss. */
 	if (again || h->tp.bytes_acked == h->losses[1])
 		return;
@@ -30,7 +30,7 @@ static void require_bytes(const struct history *h, __u64 between, __u64 since)
 {
 	struct mpcc_path p = {};
 
-	cc_private(&p, &h->tp, &h->state, &h->state);
+	cc_hooks.read_private(&p, &h->tp, &h->state, &h->state);
 	require(p.bytes_between_losses == between && p.bytes_since_loss == since,
 		"between %llu, want %llu; since %llu, want %llu", p.bytes_between_losses, between,
 		p.bytes_since_loss, since);

@@ -34,13 +34,13 @@ static void sample(__s32 rtt_us)
 /* Up to and with the byte; another 1000 are sent. */
 static void ack(__u32 byte)
 {
-	CALL(wvegas_cong_avoid, ARG(tp), byte, 1);
+	CALL(mpcc_cong_avoid, ARG(tp), byte, 1);
 	tp->snd_nxt += 1000;
 }
 
 static void set_state(__u8 state)
 {
-	CALL(wvegas_set_state, ARG(tp), state);
+	CALL(mpcc_set_state, ARG(tp), state);
 }
 
 static void restart(void)
@@ -151,7 +151,7 @@ static void check_round(void)
 	struct mpcc_path p = { .srtt_us8 = tp->srtt_us };
 	double mean_us8 = model.samples ? 8 * model.sum_us / model.samples : tp->srtt_us;
 
-	cc_private(&p, tp, state, state);
+	cc_hooks.read_private(&p, tp, state, state);
 	if (mean_us8 > ~0U)
 		mean_us8 = ~0U;
 	require(__builtin_fabs(p.srtt_us8 - mean_us8) <= 1, "mean %u, want %g", p.srtt_us8,
@@ -163,7 +163,7 @@ static void check_round(void)
 
 static void check_ack(__u32 byte)
 {
-	bool over = how_far(byte, model.end) > 0, moves = over || model.off || in_slow_start(tp);
+	bool over = wrapping_diff(byte, model.end) > 0, moves = over || model.off || in_slow_start(tp);
 	__u32 before = tp->snd_cwnd;
 
 	if (over && !model.off)

@@ -16,8 +16,8 @@
 #define mpcc_has_field(ptr, field) bpf_core_field_exists((ptr)->field)
 #define mpcc_offset(type, field) bpf_core_field_offset(type, field)
 #define mpcc_tag(text) __attribute__((btf_decl_tag(text)))
-/* 0, which the verifier must take for any number: it forgets what it knows of a value that this is
- * added to, and so finds the paths that produced it equal. */
+/* 0, but the verifier must take it for any number. Added to a value it makes the verifier forget what it knew
+ * of that, so that it need not follow each of the paths that produced it. */
 #define mpcc_unknown_zero(v)                                    \
 	({                                                      \
 		__u64 zero = (v);                               \
@@ -35,11 +35,11 @@
 #endif
 
 /*
- * A pure function of an algorithm: global and not inlined, so that the verifier checks it once, by
- * itself, instead of along every path that leads to it. Its pointers are never NULL. Weak keeps the
+ * A function that the verifier checks once, by itself, instead of along every path that leads to it (a global
+ * function, in its words). It may only write through its pointers, which are never NULL. Weak keeps the
  * compiler from dropping arguments that one algorithm happens not to use.
  */
-#define MPCC_PURE __attribute__((noinline, weak))
+#define MPCC_GLOBAL __attribute__((noinline, weak))
 #define nonnull mpcc_tag("arg:nonnull")
 
 #endif

@@ -6,7 +6,7 @@
 #ifndef MPCC_EVAL_H
 #define MPCC_EVAL_H
 
-#include "decide.h"
+#include "window.h"
 
 struct mpcc_decision {
 	struct mpcc_step increase; /* packets per acknowledged segment */
@@ -25,47 +25,43 @@ struct mpcc_eval {
 
 struct mpcc_eval eval;
 
-/* The view of one subflow on the others; not inlined, for the verifier's sake. */
-static __noinline void eval_view(struct mpcc_view *v, const struct mpcc_path *self)
+/* The view that one subflow has; not inlined, for the verifier's sake. */
+static __noinline void look_at_given(struct cc_view *v, const struct mpcc_path *self)
 {
 	for (__u32 backups = 0; backups < 2 && !v->counting; backups++) {
 		for (__u32 i = 0; i < MPCC_MAX_SUBFLOWS; i++)
 			if (i < eval.count)
-				v->counting += take(&v->sum, &eval.paths[i], backups, self->group);
+				v->counting += count_path(v, &eval.paths[i], backups, self->group);
 		v->coupled = path_usable(self) && self->backup == backups;
 	}
 }
 
-static __always_inline void eval_run(void)
+static __always_inline void decide_given(void)
 {
 	for (__u32 i = 0; i < MPCC_MAX_SUBFLOWS; i++) {
 		struct mpcc_decision *d = &eval.decisions[i];
-		struct mpcc_view v = { .self = eval.paths[i] };
+		struct cc_view v = { .self = eval.paths[i] };
 		struct mpcc_setting setting;
 		struct mpcc_step step = {};
 
 		if (i >= eval.count)
 			return;
-		eval_view(&v, &eval.paths[i]);
+		look_at_given(&v, &eval.paths[i]);
 		decide_step(&step, &v);
 		d->increase = step;
 		d->after_loss = decide_after_loss(&v);
-		setting.window = v.self.cwnd;
-		setting.ssthresh = v.self.ssthresh;
-		if (v.coupled)
-			cc_window(&setting, &v.sum, &v.self);
+		decide_window(&setting, &v);
 		d->window = setting.window;
 		d->ssthresh = setting.ssthresh;
 		d->coupled = v.coupled;
-		if (v.coupled)
-			cc_coupling(&d->coupling, &v.sum, &v.self);
+		decide_coupling(&d->coupling, &v);
 	}
 }
 
 SEC("syscall")
 int mpcc_eval(void *ctx)
 {
-	eval_run();
+	decide_given();
 	return 0;
 }
 

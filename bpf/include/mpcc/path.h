@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * The numbers an algorithm works on. Nothing here knows of sockets: the same structs are filled from a
- * live connection (coupling.h) and from `mpcc eval` (eval.h).
+ * live connection (view.h) and by `mpcc eval` (eval.h).
  */
 #ifndef MPCC_PATH_H
 #define MPCC_PATH_H
@@ -9,7 +9,7 @@
 #include "compat.h"
 #include "fixed.h"
 
-/* The subflows that one decision looks at; coupling.h says what happens beyond. */
+/* The subflows that one decision looks at; view.h says what happens beyond. */
 #define MPCC_MAX_SUBFLOWS 8
 
 /* One subflow. A field's name ends in its fixed-point format where it has one (fixed.h). */
@@ -63,14 +63,6 @@ static __always_inline bool path_usable(const struct mpcc_path *p)
 static __always_inline struct mpcc_num path_rate(const struct mpcc_path *p)
 {
 	return num_div(num_of(p->cwnd), num_of(p->srtt_us8));
-}
-
-/* The rule of a subflow on its own (RFC 5681): one packet per window. */
-MPCC_PURE int step_reno(struct mpcc_step *step nonnull, const struct mpcc_path *p nonnull)
-{
-	step->up = num_inverse(p->cwnd);
-	step->down = num_zero();
-	return 0;
 }
 
 #endif

@@ -143,7 +143,7 @@ static __always_inline struct mpcc_verdict *verdict_at(struct mpcc_scene *s, __u
 #define for_each_lane(i) for (__u32 i = 0; i < MPCC_MAX_SUBFLOWS; i++)
 
 /* The faster of subflow i and the best so far, of those that are usable or at least alive. */
-MPCC_PURE __u32 faster_of(struct mpcc_scene *s nonnull, __u32 best, __u32 i, __u32 usable)
+MPCC_GLOBAL __u32 faster_of(struct mpcc_scene *s nonnull, __u32 best, __u32 i, __u32 usable)
 {
 	const struct mpcc_verdict *v = verdict_at(s, i);
 
@@ -181,7 +181,7 @@ static __always_inline void send_on(struct mpcc_scene *s, __u32 lane)
 }
 
 /* 1 for an alive subflow that is no backup. */
-MPCC_PURE __u32 is_first_choice(struct mpcc_scene *s nonnull, __u32 i)
+MPCC_GLOBAL __u32 is_first_choice(struct mpcc_scene *s nonnull, __u32 i)
 {
 	return i < s->count && lane_alive(lane_at(s, i)) && !lane_at(s, i)->backup;
 }
@@ -189,7 +189,7 @@ MPCC_PURE __u32 is_first_choice(struct mpcc_scene *s nonnull, __u32 i)
 /* Bits of what mark_lane() tells of a subflow. */
 enum { LANE_CARRIED = 1, LANE_IDLE = 2 };
 
-MPCC_PURE __u32 mark_lane(struct mpcc_scene *s nonnull, __u32 i, __u32 backups)
+MPCC_GLOBAL __u32 mark_lane(struct mpcc_scene *s nonnull, __u32 i, __u32 backups)
 {
 	struct mpcc_verdict *v = verdict_at(s, i);
 	struct mpcc_lane *l = lane_at(s, i);
@@ -204,7 +204,7 @@ MPCC_PURE __u32 mark_lane(struct mpcc_scene *s nonnull, __u32 i, __u32 backups)
 }
 
 /* A retransmission is not for a subflow that carried the data, if others can do it. */
-MPCC_PURE int spare_lane(struct mpcc_scene *s nonnull, __u32 i)
+MPCC_GLOBAL int spare_lane(struct mpcc_scene *s nonnull, __u32 i)
 {
 	if (lane_at(s, i)->carried)
 		verdict_at(s, i)->usable = 0;
@@ -235,7 +235,7 @@ static __always_inline void sched_mark(struct mpcc_scene *s)
 /* Bits of what check_lane() tells of a subflow. */
 enum { LANE_SENDS = 1, LANE_HAS_ROOM = 2, LANE_ACKS_COME = 4 };
 
-MPCC_PURE __u32 check_lane(struct mpcc_scene *s nonnull, __u32 i)
+MPCC_GLOBAL __u32 check_lane(struct mpcc_scene *s nonnull, __u32 i)
 {
 	const struct mpcc_lane *l = lane_at(s, i);
 	struct mpcc_verdict *v = verdict_at(s, i);
@@ -268,7 +268,7 @@ static __always_inline void sched_guard(struct mpcc_scene *s)
 int sched_rule(struct mpcc_scene *s nonnull);
 
 /* The whole decision. */
-MPCC_PURE int sched_decide(struct mpcc_scene *s nonnull)
+MPCC_GLOBAL int sched_decide(struct mpcc_scene *s nonnull)
 {
 	sched_mark(s);
 	sched_rule(s);

@@ -22,7 +22,7 @@ struct mpcc_flow {
 #define MPCC_PRIVATE_BYTES 104
 
 /* How far a is after b, of numbers that wrap at 2^32. */
-static __always_inline __s32 how_far(__u32 a, __u32 b)
+static __always_inline __s32 wrapping_diff(__u32 a, __u32 b)
 {
 	return (__s32)((__s64)a - b);
 }

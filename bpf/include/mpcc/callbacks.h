@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The programs that the kernel calls, the same for every algorithm: they keep the live state and call the
+ * hooks. Recovery and undo are the kernel's own.
+ */
+#ifndef MPCC_CALLBACKS_H
+#define MPCC_CALLBACKS_H
+
+#include "live.h"
+
+SEC("struct_ops")
+void BPF_PROG(mpcc_init, struct sock *sk)
+{
+	__builtin_memset(tcp_sk(sk)->inet_conn.icsk_ca_priv, 0, MPCC_PRIVATE_BYTES);
+	open_flow(sk);
+	refresh(sk);
+}
+
+SEC("struct_ops")
+void BPF_PROG(mpcc_release, struct sock *sk)
+{
+	refresh(sk);
+	close_flow(sk);
+}
+
+SEC("struct_ops")
+void BPF_PROG(mpcc_cong_avoid, struct sock *sk, __u32 ack, __u32 acked)
+{
+	require_rule();
+	refresh_if_due(sk);
+	if (cc_hooks.on_ack)
+		cc_hooks.on_ack(state_of(tcp_sk(sk)), tcp_sk(sk));
+	if (cc_hooks.grow)
+		cc_hooks.grow(sk, ack, acked);
+	else
+		grow_by_rule(sk, acked);
+}
+
+SEC("struct_ops")
+__u32 BPF_PROG(mpcc_ssthresh, struct sock *sk)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+
+	void_decision(flow_of(tp));
+	flow_of(tp)->losses++;
+	if (cc_hooks.on_loss)
+		cc_hooks.on_loss(state_of(tp), tp);
+	return cc_hooks.ssthresh ? cc_hooks.ssthresh(sk) : window_after_loss(sk);
+}
+
+SEC("struct_ops")
+void BPF_PROG(mpcc_set_state, struct sock *sk, __u8 new_state)
+{
+	if (cc_hooks.on_state)
+		cc_hooks.on_state(sk, new_state);
+	/* No ACK comes while a path is dead: show its window when the timeout closes it. */
+	if (new_state == TCP_CA_Loss)
+		refresh(sk);
+}
+
+SEC("struct_ops")
+__u32 BPF_PROG(mpcc_undo_cwnd, struct sock *sk)
+{
+	return tcp_reno_undo_cwnd(sk);
+}
+
+/*
+ * The algorithm's table, under the name that the kernel is to know it by, and the callbacks that only this
+ * algorithm has. One object holds one table: the library matches programs by member.
+ */
+#define CC_TABLE(algorithm, ...)                                                                  \
+	_Static_assert(sizeof(struct cc_state) <= MPCC_PRIVATE_BYTES, "icsk_ca_priv is full");    \
+	_Static_assert(__builtin_offsetof(struct cc_state, flow) == 0, "mpcc_flow comes first");  \
+	_Static_assert(sizeof(struct cc_sum) <= CC_SUM_BYTES, "a view has no room for the sums"); \
+	_Static_assert(sizeof(#algorithm) <= 16, "the kernel's names are shorter");               \
+	char LICENSE[] SEC("license") = "Dual BSD/GPL";                                           \
+	SEC(".struct_ops.link")                                                                   \
+	struct tcp_congestion_ops algorithm = { .init = (void *)mpcc_init,                        \
+						.release = (void *)mpcc_release,                  \
+						.cong_avoid = (void *)mpcc_cong_avoid,            \
+						.ssthresh = (void *)mpcc_ssthresh,                \
+						.set_state = (void *)mpcc_set_state,              \
+						.undo_cwnd = (void *)mpcc_undo_cwnd,              \
+						.flags = TCP_CONG_NON_RESTRICTED,                 \
+						.name = #algorithm,                               \
+						__VA_ARGS__ }
+
+#endif

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* A subflow's life in the maps: it is entered, brought up to date while it lives, and taken out. */
+#ifndef MPCC_LIVE_H
+#define MPCC_LIVE_H
+
+#include "telemetry.h"
+#include "window.h"
+
+/* The energy of the interval since the last refresh, by the interface's profile. */
+static __always_inline void integrate_energy(struct mpcc_subflow *s, const struct tcp_sock *tp,
+					     struct mpcc_flow *flow, struct mpcc_total *t,
+					     __u64 now)
+{
+	struct mpcc_energy_key key = { .netns = s->netns, .ifindex = s->ifindex };
+	struct mpcc_energy_profile *p = bpf_map_lookup_elem(&mpcc_energy, &key);
+	__u64 sent = tp->bytes_sent - s->bytes_sent;
+	__u64 received = tp->bytes_received - s->bytes_received;
+	__u64 from = s->updated_us;
+	__u64 active = 2 * (tp->srtt_us >> 3);
+	__u64 nj;
+
+	s->priced = p != NULL;
+	flow->price_pj = p ? price_of(p, (__u64)tp->snd_cwnd * tp->mss_cache, tp->srtt_us >> 3) : 0;
+	if (!p || (!sent && !received))
+		return;
+	nj = traffic_nj(p->up_uw_per_mbps, sent, p->down_uw_per_mbps, received);
+	/* Refreshes are an RTT or so apart while data flows: what is longer was idle. */
+	if (active < 2 * MPCC_REFRESH_MIN_US)
+		active = 2 * MPCC_REFRESH_MIN_US;
+	if (now - from > active)
+		from = now - active;
+	nj += claim_active_us(p, from, now) * p->base_uw / 1000;
+	s->energy_nj += nj;
+	if (t)
+		__sync_fetch_and_add(&t->energy_nj, nj);
+}
+
+static __always_inline void read_connection(struct mpcc_subflow *s, const struct tcp_sock *tp)
+{
+	const struct mptcp_subflow_context *ctx = subflow_of(tp);
+	const struct mptcp_sock *conn = connection_of(ctx);
+
+	if (!conn)
+		return;
+	s->token = conn->token;
+	s->subflow_id = ctx->subflow_id;
+	s->local_id = ctx->local_id;
+	s->remote_id = ctx->remote_id;
+	s->backup = is_backup(ctx);
+}
+
+static __always_inline void read_counters(struct mpcc_subflow *s, const struct tcp_sock *tp)
+{
+	s->bytes_sent = tp->bytes_sent;
+	s->bytes_acked = tp->bytes_acked;
+	s->bytes_received = tp->bytes_received;
+	s->bytes_retrans = tp->bytes_retrans;
+	s->retrans = tp->total_retrans;
+}
+
+/* An atomic operation costs more than a look. */
+static __always_inline void add_unless_zero(__u64 *sum, __u64 delta)
+{
+	if (delta)
+		__sync_fetch_and_add(sum, delta);
+}
+
+static __always_inline void add_delta(struct mpcc_total *t, const struct mpcc_subflow *s,
+				      const struct tcp_sock *tp, const struct mpcc_flow *flow)
+{
+	add_unless_zero(&t->bytes_acked, tp->bytes_acked - s->bytes_acked);
+	add_unless_zero(&t->bytes_received, tp->bytes_received - s->bytes_received);
+	add_unless_zero(&t->bytes_retrans, tp->bytes_retrans - s->bytes_retrans);
+	add_unless_zero(&t->retrans, tp->total_retrans - s->retrans);
+	add_unless_zero(&t->losses, flow->losses - s->losses);
+	if (tp->srtt_us) {
+		add_unless_zero(&t->rtt_sum_us, tp->srtt_us >> 3);
+		add_unless_zero(&t->rtt[rtt_bucket(tp->srtt_us)], 1);
+	}
+}
+
+/* Apart from refresh(), which has no room on its stack for the view. */
+static __noinline int read_coupling(struct sock *sk, struct mpcc_subflow *s)
+{
+	struct mpcc_coupling coupling = {};
+	struct mpcc_counter_set *c = counters();
+	struct cc_view v;
+
+	if (!s)
+		return 0;
+	look(&v, tcp_sk(sk));
+	if (v.left_out && c)
+		__sync_fetch_and_add(&c->lost_siblings, 1);
+	decide_coupling(&coupling, &v);
+	s->coupling = coupling;
+	return 0;
+}
+
+/* Books what has come since the last refresh. Apart from refresh(), for its stack too. */
+static __noinline int book(struct sock *sk, struct mpcc_subflow *s)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+	struct mpcc_flow *flow = flow_of(tp);
+	struct mpcc_total *t;
+
+	if (!s)
+		return 0;
+	read_interface(tp, &s->ifindex, s->ifname);
+	t = total_of(s);
+	integrate_energy(s, tp, flow, t, tp->tcp_mstamp);
+	if (t)
+		add_delta(t, s, tp, flow);
+	return 0;
+}
+
+/*
+ * Brings the live state up to date and the totals by what has come since. Not inlined: it is off the
+ * per-ACK path.
+ */
+static __noinline int refresh(struct sock *sk)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+	struct mpcc_flow *flow = flow_of(tp);
+	__u64 id = flow->id, now = tp->tcp_mstamp;
+	__u32 every = tp->srtt_us >> 3;
+	struct mpcc_subflow *s;
+
+	if (every < MPCC_REFRESH_MIN_US)
+		every = MPCC_REFRESH_MIN_US;
+	flow->refresh_at_us = now + every;
+	track_rtt(tp, flow);
+
+	s = id ? bpf_map_lookup_elem(&mpcc_subflows, &id) : NULL;
+	if (!s)
+		return 0;
+
+	read_connection(s, tp);
+	book(sk, s);
+	read_coupling(sk, s);
+
+	s->updated_us = now;
+	read_counters(s, tp);
+	s->cwnd = tp->snd_cwnd;
+	s->ssthresh = tp->snd_ssthresh;
+	s->srtt_us8 = tp->srtt_us;
+	s->base_rtt_us = flow->base_rtt_us;
+	s->mss = tp->mss_cache;
+	s->losses = flow->losses;
+	if (tp->rate_interval_us)
+		s->delivery_rate = (__u64)tp->rate_delivered * tp->mss_cache * 1000000 /
+				   tp->rate_interval_us;
+	return 0;
+}
+
+static __always_inline void refresh_if_due(struct sock *sk)
+{
+	if (tcp_sk(sk)->tcp_mstamp >= flow_of(tcp_sk(sk))->refresh_at_us)
+		refresh(sk);
+}
+
+/* Enters the subflow into the live map. Without room it goes on unseen and is counted. */
+static __noinline int open_flow(struct sock *sk)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+	struct mpcc_flow *flow = flow_of(tp);
+	struct mpcc_counter_set *c = counters();
+	struct mpcc_subflow *s;
+	struct mpcc_total *t;
+	__u64 id;
+
+	if (!c)
+		return 0;
+	id = __sync_fetch_and_add(&c->last_id, 1) + 1;
+	if (bpf_map_update_elem(&mpcc_subflows, &id, &no_subflow, BPF_NOEXIST)) {
+		__sync_fetch_and_add(&c->lost_subflows, 1);
+		return 0;
+	}
+	s = bpf_map_lookup_elem(&mpcc_subflows, &id);
+	if (!s)
+		return 0;
+	flow->id = id;
+	s->opened_us = tp->tcp_mstamp;
+	s->updated_us = tp->tcp_mstamp;
+	/* Not ours: what a socket did before it came to this congestion control. */
+	read_counters(s, tp);
+	read_identity(s, tp);
+	read_interface(tp, &s->ifindex, s->ifname);
+	t = total_of(s);
+	if (t)
+		__sync_fetch_and_add(&t->opened, 1);
+	return 0;
+}
+
+/* Takes the subflow out of the live map; what it did stays in the totals. */
+static __noinline int close_flow(struct sock *sk)
+{
+	struct mpcc_flow *flow = flow_of(tcp_sk(sk));
+	__u64 id = flow->id;
+	struct mpcc_subflow *s;
+	struct mpcc_total *t;
+
+	s = bpf_map_lookup_elem(&mpcc_subflows, &id);
+	if (!s)
+		return 0;
+	t = total_of(s);
+	if (t)
+		__sync_fetch_and_add(&t->closed, 1);
+	bpf_map_delete_elem(&mpcc_subflows, &id);
+	flow->id = 0;
+	return 0;
+}
+
+#endif

@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The coupled view: a connection's subflows as plain numbers, added up in the algorithm's sums.
+ *
+ * Which subflows count: established, with an RTT sample, not stale and not closing; backups only if
+ * nothing else is usable. The socket's own subflow counts, and those of the first eight in the
+ * connection's list; what is beyond is left out and counted (struct mpcc_counter_set).
+ *
+ * The list is walked at every decision, without a lock: a sibling's numbers are a snapshot that may be an
+ * ACK old, which only perturbs one increase. Loads through bpf_rdonly_cast are fault-safe, and the
+ * programs run inside an RCU read section, which is what the kernel frees subflow contexts after.
+ */
+#ifndef MPCC_VIEW_H
+#define MPCC_VIEW_H
+
+#include "hooks.h"
+
+static __always_inline struct tcp_sock *tcp_sk(struct sock *sk)
+{
+	return (struct tcp_sock *)sk;
+}
+
+static __always_inline struct cc_state *state_of(const struct tcp_sock *tp)
+{
+	return (struct cc_state *)tp->inet_conn.icsk_ca_priv;
+}
+
+static __always_inline struct mpcc_flow *flow_of(const struct tcp_sock *tp)
+{
+	return (struct mpcc_flow *)tp->inet_conn.icsk_ca_priv;
+}
+
+static __always_inline void read_socket(struct mpcc_path *p, const struct tcp_sock *tp)
+{
+	__u8 state = tp->inet_conn.icsk_inet.sk.__sk_common.skc_state;
+
+	p->cwnd = tp->snd_cwnd;
+	p->ssthresh = tp->snd_ssthresh;
+	p->srtt_us8 = tp->srtt_us;
+	p->closing = state != TCP_ESTABLISHED && state != TCP_CLOSE_WAIT;
+}
+
+/* A backup by the peer's wish or by our own, as for the kernel's scheduler. */
+static __always_inline bool is_backup(const struct mptcp_subflow_context *ctx)
+{
+	return mpcc_bits(ctx, backup) || mpcc_bits(ctx, request_bkup);
+}
+
+static __always_inline void read_subflow(struct mpcc_path *p,
+					 const struct mptcp_subflow_context *ctx)
+{
+	p->backup = is_backup(ctx);
+	p->stale = mpcc_bits(ctx, stale);
+	p->closing |= mpcc_bits(ctx, closing);
+	p->subflow_id = ctx->subflow_id;
+}
+
+/* Adds what the algorithm keeps of a subflow, seen from the one whose state is own. */
+static __always_inline void read_private(struct mpcc_path *p, const struct tcp_sock *tp,
+					 const struct cc_state *own)
+{
+	if (cc_hooks.read_private)
+		cc_hooks.read_private(p, tp, state_of(tp), own);
+}
+
+static __always_inline const struct mptcp_subflow_context *subflow_of(const struct tcp_sock *tp)
+{
+	if (!tp->is_mptcp)
+		return NULL;
+	return bpf_rdonly_cast(tp->inet_conn.icsk_ulp_data,
+			       mpcc_type_id(struct mptcp_subflow_context));
+}
+
+/* The connection that a subflow belongs to; NULL while the kernel has not linked the two yet. */
+static __always_inline const struct mptcp_sock *
+connection_of(const struct mptcp_subflow_context *ctx)
+{
+	const struct sock *conn = ctx ? ctx->conn : NULL;
+
+	return conn ? bpf_rdonly_cast(conn, mpcc_type_id(struct mptcp_sock)) : NULL;
+}
+
+static __always_inline void read_sibling(struct mpcc_path *p, const struct tcp_sock *self,
+					 const struct mptcp_subflow_context *ctx)
+{
+	const struct tcp_sock *tp = bpf_rdonly_cast(ctx->tcp_sock, mpcc_type_id(struct tcp_sock));
+
+	read_socket(p, tp);
+	read_subflow(p, ctx);
+	if (tp->inet_conn.icsk_ca_ops == self->inet_conn.icsk_ca_ops)
+		read_private(p, tp, state_of(self));
+}
+
+/* Stands for all groups at once: no path's group is as large. */
+#define MPCC_ANY_GROUP (1ULL << 32)
+
+struct cc_view {
+	struct mpcc_path self;
+	__u64 sums[CC_SUM_BYTES / 8]; /* a struct cc_sum over the subflows of one group */
+	__u32 counting; /* the connection's subflows that count, of whatever group */
+	__u32 coupled; /* the own subflow is one of them */
+	__u32 left_out; /* the connection has more subflows than a decision looks at */
+};
+
+static __always_inline struct cc_sum *sum_of(struct cc_view *v)
+{
+	return (struct cc_sum *)v->sums;
+}
+
+/*
+ * 1 if a path counts, among the backups or among the others as asked for; then it goes into the sums too, if
+ * it is of the group.
+ */
+static __always_inline __u32 count_path(struct cc_view *v, const struct mpcc_path *p, __u32 backups,
+					__u64 group)
+{
+	if (!path_usable(p) || p->backup != backups)
+		return 0;
+	if (group == MPCC_ANY_GROUP || group == p->group)
+		cc_hooks.add(sum_of(v), p);
+	return 1;
+}
+
+static __always_inline void count_siblings(struct cc_view *v, const struct tcp_sock *self,
+					   const struct mptcp_sock *conn, __u32 backups,
+					   __u64 group)
+{
+	const struct list_head *head = &conn->conn_list;
+	const struct list_head *next = head->next;
+
+	for (int i = 0; i < MPCC_MAX_SUBFLOWS; i++) {
+		const struct mptcp_subflow_context *ctx;
+		struct mpcc_path p = {};
+
+		if (!next || next == head)
+			return;
+		ctx = bpf_rdonly_cast((const char *)next -
+					      mpcc_offset(struct mptcp_subflow_context, node),
+				      mpcc_type_id(struct mptcp_subflow_context));
+		next = ctx->node.next;
+		if ((void *)ctx == self->inet_conn.icsk_ulp_data)
+			continue;
+		read_sibling(&p, self, ctx);
+		v->counting += count_path(v, &p, backups, group);
+	}
+	v->left_out = next && next != head;
+}
+
+/* The view that a subflow has of a group: its own, which is 0, or MPCC_ANY_GROUP. */
+static __always_inline void look_at_group(struct cc_view *v, const struct tcp_sock *tp, __u64 group)
+{
+	const struct mptcp_subflow_context *own = subflow_of(tp);
+	const struct mptcp_sock *conn = connection_of(own);
+
+	__builtin_memset(v, 0, sizeof(*v));
+	read_socket(&v->self, tp);
+	if (own)
+		read_subflow(&v->self, own);
+	read_private(&v->self, tp, state_of(tp));
+
+	for (__u32 backups = 0; backups < 2 && !v->counting; backups++) {
+		v->counting = v->coupled = count_path(v, &v->self, backups, group);
+		if (conn)
+			count_siblings(v, tp, conn, backups, group);
+	}
+}
+
+static __always_inline void look(struct cc_view *v, const struct tcp_sock *tp)
+{
+	look_at_group(v, tp, 0);
+}
+
+#endif
