@@ -32,6 +32,7 @@ import (
 	"github.com/mpcc/mpcc/loader"
 	"github.com/mpcc/mpcc/pkg/mptcp"
 	"github.com/mpcc/mpcc/pkg/telemetry"
+	"github.com/mpcc/mpcc/test/checked"
 )
 
 const (
@@ -320,7 +321,7 @@ func TestLiveConnection(t *testing.T) {
 			return // the sender's error tells
 		}
 		defer conn.Close()
-		_, _ = mptcp.Receive(conn)
+		_, _ = checked.Receive(conn)
 	}()
 	var conn *net.TCPConn
 	err = sender.Do(func() (err error) {
@@ -334,7 +335,7 @@ func TestLiveConnection(t *testing.T) {
 	const size = 30 << 20
 	sent := make(chan error, 1)
 	go func() {
-		_, err := mptcp.Send(conn, mptcp.Transfer{Bytes: size, Seed: 1})
+		_, err := checked.Send(conn, checked.Transfer{Bytes: size, Seed: 1})
 		sent <- err
 	}()
 

@@ -12,7 +12,7 @@ import (
 
 	"github.com/mpcc/mpcc/internal/experiment/lab"
 	"github.com/mpcc/mpcc/pkg/mptcp"
-	"github.com/mpcc/mpcc/pkg/mptcp/pmtest"
+	"github.com/mpcc/mpcc/test/pmtest"
 )
 
 // set makes endpoints of the sender's two addresses, in that order, by ip mptcp.

@@ -18,6 +18,7 @@ import (
 
 	"github.com/mpcc/mpcc/internal/experiment/lab"
 	"github.com/mpcc/mpcc/pkg/mptcp"
+	"github.com/mpcc/mpcc/test/checked"
 )
 
 const (
@@ -194,7 +195,7 @@ func (s *stage) transfer(ctx context.Context, phone, server *lab.Host, to netip.
 	}
 	defer ln.Close()
 	type outcome struct {
-		mptcp.Result
+		checked.Result
 		err error
 	}
 	sent, received := make(chan outcome, 1), make(chan outcome, 1)
@@ -205,7 +206,7 @@ func (s *stage) transfer(ctx context.Context, phone, server *lab.Host, to netip.
 			return
 		}
 		defer conn.Close()
-		r, err := mptcp.Receive(conn)
+		r, err := checked.Receive(conn)
 		received <- outcome{r, err}
 	}()
 	fmt.Printf("\nphone sends %d MB to server, congestion control %s\n", int(content/1e6), algorithm)
@@ -218,7 +219,7 @@ func (s *stage) transfer(ctx context.Context, phone, server *lab.Host, to netip.
 			defer conn.Close()
 			stop := context.AfterFunc(ctx, func() { conn.Close() })
 			defer stop()
-			r, err := mptcp.Send(conn, mptcp.Transfer{Bytes: content, Seed: 1})
+			r, err := checked.Send(conn, checked.Transfer{Bytes: content, Seed: 1})
 			sent <- outcome{r, err}
 			return nil
 		})

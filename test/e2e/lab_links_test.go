@@ -18,6 +18,7 @@ import (
 
 	"github.com/mpcc/mpcc/internal/experiment/lab"
 	"github.com/mpcc/mpcc/pkg/mptcp"
+	"github.com/mpcc/mpcc/test/checked"
 )
 
 // A lab link that is asked for a delay, a rate, a queue or a loss has to have
@@ -132,7 +133,7 @@ func (w wire) connect(t *testing.T, dial dialer, cc string) (*net.TCPConn, <-cha
 	go func() {
 		conn, err := ln.Accept()
 		if err == nil {
-			_, err = mptcp.Receive(conn)
+			_, err = checked.Receive(conn)
 			t.Cleanup(func() { conn.Close() })
 		}
 		received <- err
@@ -222,11 +223,11 @@ func TestOneKernelNetlabRateDelayAndQueue(t *testing.T) {
 	}
 
 	conn, received := w.connect(t, mptcp.DialTCP, "reno")
-	var sent mptcp.Result
+	var sent checked.Result
 	done := make(chan error)
 	go func() {
 		var err error
-		sent, err = mptcp.Send(conn, mptcp.Transfer{Bytes: 10 << 20, Seed: 1})
+		sent, err = checked.Send(conn, checked.Transfer{Bytes: 10 << 20, Seed: 1})
 		done <- errors.Join(err, <-received)
 	}()
 	// The longest but for the few that the machine itself held up.
@@ -281,7 +282,7 @@ func TestOneKernelNetlabTwoPaths(t *testing.T) {
 		}
 		return
 	}
-	sent, err := mptcp.Send(conn, mptcp.Transfer{Bytes: 12 << 20, Seed: 2})
+	sent, err := checked.Send(conn, checked.Transfer{Bytes: 12 << 20, Seed: 2})
 	if err := errors.Join(err, <-received); err != nil {
 		t.Fatal(err)
 	}

@@ -23,6 +23,7 @@ import (
 
 	"github.com/mpcc/mpcc/internal/experiment/lab"
 	"github.com/mpcc/mpcc/pkg/mptcp"
+	"github.com/mpcc/mpcc/test/checked"
 )
 
 // mpcc runs a command of mpcc as a user would and returns what it printed.
@@ -412,7 +413,7 @@ type transfer struct {
 }
 
 type outcome struct {
-	mptcp.Result
+	checked.Result
 	err error
 }
 
@@ -420,18 +421,18 @@ type outcome struct {
 func (p pair) transfer(bytes int64) transfer {
 	x := transfer{make(chan outcome, 1), make(chan outcome, 1)}
 	go func() {
-		r, err := mptcp.Send(p.client, mptcp.Transfer{Bytes: bytes, Seed: 1})
+		r, err := checked.Send(p.client, checked.Transfer{Bytes: bytes, Seed: 1})
 		x.sent <- outcome{r, err}
 	}()
 	go func() {
-		r, err := mptcp.Receive(p.server)
+		r, err := checked.Receive(p.server)
 		x.received <- outcome{r, err}
 	}()
 	return x
 }
 
 // wait waits until all of it has arrived, unharmed.
-func (x transfer) wait(t *testing.T) mptcp.Result {
+func (x transfer) wait(t *testing.T) checked.Result {
 	t.Helper()
 	sent, received := <-x.sent, <-x.received
 	if err := errors.Join(sent.err, received.err); err != nil {

@@ -26,6 +26,7 @@ import (
 	"github.com/mpcc/mpcc/internal/experiment/lab"
 	"github.com/mpcc/mpcc/loader"
 	"github.com/mpcc/mpcc/pkg/mptcp"
+	"github.com/mpcc/mpcc/test/checked"
 )
 
 const (
@@ -198,7 +199,7 @@ func (n *network) turn(scheduler string, bytes int64) (float64, error) {
 		conn, err := ln.Accept()
 		for range 2 {
 			if err == nil {
-				_, err = mptcp.Receive(conn)
+				_, err = checked.Receive(conn)
 			}
 		}
 		received <- err
@@ -213,10 +214,10 @@ func (n *network) turn(scheduler string, bytes int64) (float64, error) {
 	}
 	defer conn.Close()
 	// Both subflows are there after this.
-	if _, err := mptcp.Send(conn, mptcp.Transfer{Bytes: 1 << 20, Fast: true}); err != nil {
+	if _, err := checked.Send(conn, checked.Transfer{Bytes: 1 << 20, Fast: true}); err != nil {
 		return 0, err
 	}
 	time.Sleep(100 * time.Millisecond)
-	r, err := mptcp.Send(conn, mptcp.Transfer{Bytes: bytes, Fast: true})
+	r, err := checked.Send(conn, checked.Transfer{Bytes: bytes, Fast: true})
 	return r.Rate(), errors.Join(err, <-received)
 }
