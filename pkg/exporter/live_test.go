@@ -316,7 +316,7 @@ func TestLiveConnection(t *testing.T) {
 	}
 	defer ln.Close()
 	go func() {
-		conn, err := ln.Accept()
+		conn, err := ln.Accept(t.Context())
 		if err != nil {
 			return // the sender's error tells
 		}
@@ -325,7 +325,7 @@ func TestLiveConnection(t *testing.T) {
 	}()
 	var conn *net.TCPConn
 	err = sender.Do(func() (err error) {
-		conn, err = mptcp.Dial(t.Context(), netip.AddrPortFrom(links[0].Addr(receiver), ln.Addr().Port()), dts.Name)
+		conn, err = mptcp.Dial(t.Context(), netip.AddrPortFrom(links[0].Addr(receiver), ln.Addr().Port()), mptcp.Options{CC: dts.Name})
 		return err
 	})
 	if err != nil {

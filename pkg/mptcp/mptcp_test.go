@@ -4,10 +4,12 @@ package mptcp_test
 
 import (
 	"context"
+	"errors"
 	"net"
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/mpcc/mpcc/internal/experiment/lab"
 	"github.com/mpcc/mpcc/pkg/mptcp"
@@ -78,13 +80,11 @@ func (p *twoPaths) at(ln *mptcp.Listener) netip.AddrPort {
 	return netip.AddrPortFrom(p.links[0].Addr(p.receiver), ln.Addr().Port())
 }
 
-func (p *twoPaths) dial(t *testing.T, ln *mptcp.Listener, cc string,
-	dial func(context.Context, netip.AddrPort, string) (*net.TCPConn, error),
-) *net.TCPConn {
+func (p *twoPaths) dial(t *testing.T, ln *mptcp.Listener, o mptcp.Options) *net.TCPConn {
 	t.Helper()
 	var conn *net.TCPConn
 	err := p.sender.Do(func() (err error) {
-		conn, err = dial(t.Context(), p.at(ln), cc)
+		conn, err = mptcp.Dial(t.Context(), p.at(ln), o)
 		return err
 	})
 	if err != nil {
@@ -99,10 +99,10 @@ type received struct {
 	err error
 }
 
-func receive(ln *mptcp.Listener) <-chan received {
+func receive(t *testing.T, ln *mptcp.Listener) <-chan received {
 	done := make(chan received, 1)
 	go func() {
-		conn, err := ln.Accept()
+		conn, err := ln.Accept(t.Context())
 		if err != nil {
 			done <- received{err: err}
 			return
@@ -117,8 +117,8 @@ func receive(ln *mptcp.Listener) <-chan received {
 func TestTransferOverTwoPaths(t *testing.T) {
 	p := newTwoPaths(t, 80e6)
 	ln := p.listen(t)
-	done := receive(ln)
-	conn := p.dial(t, ln, "cubic", mptcp.Dial)
+	done := receive(t, ln)
+	conn := p.dial(t, ln, mptcp.Options{CC: "cubic"})
 
 	const size = 16<<20 + 12345 // no multiple of a block
 	sent, err := checked.Send(conn, checked.Transfer{Bytes: size, Seed: 7})
@@ -148,8 +148,8 @@ func TestTransferOverTwoPaths(t *testing.T) {
 	if rate := sent.Rate(); rate < 88e6 || rate > 160e6 {
 		t.Errorf("%.1f Mbit/s over two paths of 80", rate/1e6)
 	}
-	if is, err := mptcp.IsMPTCP(conn); err != nil || !is {
-		t.Errorf("IsMPTCP = %v, %v", is, err)
+	if is, err := conn.MultipathTCP(); err != nil || !is {
+		t.Errorf("MultipathTCP = %v, %v", is, err)
 	}
 
 	// What the socket says, against ss.
@@ -195,8 +195,8 @@ func TestTransferOverTwoPaths(t *testing.T) {
 func TestFastTransfer(t *testing.T) {
 	p := newTwoPaths(t, 0)
 	ln := p.listen(t)
-	done := receive(ln)
-	conn := p.dial(t, ln, "cubic", mptcp.Dial)
+	done := receive(t, ln)
+	conn := p.dial(t, ln, mptcp.Options{CC: "cubic"})
 	sent, err := checked.Send(conn, checked.Transfer{Bytes: 1 << 30, Fast: true})
 	if err != nil {
 		t.Fatal(err)
@@ -210,10 +210,10 @@ func TestFastTransfer(t *testing.T) {
 func TestPlainTCP(t *testing.T) {
 	p := newTwoPaths(t, 0)
 	ln := p.listen(t)
-	done := receive(ln)
-	conn := p.dial(t, ln, "reno", mptcp.DialTCP)
-	if is, err := mptcp.IsMPTCP(conn); err != nil || is {
-		t.Errorf("IsMPTCP = %v, %v for a TCP connection", is, err)
+	done := receive(t, ln)
+	conn := p.dial(t, ln, mptcp.Options{CC: "reno", TCP: true})
+	if is, err := conn.MultipathTCP(); err != nil || is {
+		t.Errorf("MultipathTCP = %v, %v for a TCP connection", is, err)
 	}
 	if _, err := mptcp.ReadInfo(conn); err == nil {
 		t.Error("ReadInfo worked on a TCP connection")
@@ -244,13 +244,13 @@ func TestFallbackIsSeen(t *testing.T) {
 	}
 	defer ln.Close()
 	err = p.sender.Do(func() error {
-		conn, err := mptcp.Dial(t.Context(), ln.Addr().(*net.TCPAddr).AddrPort(), "")
+		conn, err := mptcp.Dial(t.Context(), ln.Addr().(*net.TCPAddr).AddrPort(), mptcp.Options{})
 		if err != nil {
 			return err
 		}
 		defer conn.Close()
-		if is, err := mptcp.IsMPTCP(conn); err != nil || is {
-			t.Errorf("IsMPTCP = %v, %v towards a TCP listener", is, err)
+		if is, err := conn.MultipathTCP(); err != nil || is {
+			t.Errorf("MultipathTCP = %v, %v towards a TCP listener", is, err)
 		}
 		return nil
 	})
@@ -262,9 +262,9 @@ func TestFallbackIsSeen(t *testing.T) {
 func TestUnknownCongestionControl(t *testing.T) {
 	p := newTwoPaths(t, 0)
 	ln := p.listen(t)
-	for _, dial := range []func(context.Context, netip.AddrPort, string) (*net.TCPConn, error){mptcp.Dial, mptcp.DialTCP} {
+	for _, tcp := range []bool{false, true} {
 		err := p.sender.Do(func() error {
-			conn, err := dial(t.Context(), p.at(ln), "nosuch")
+			conn, err := mptcp.Dial(t.Context(), p.at(ln), mptcp.Options{CC: "nosuch", TCP: tcp})
 			if err == nil {
 				conn.Close()
 			}
@@ -291,4 +291,26 @@ func TestNoMPTCPSocket(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "net.mptcp.enabled is 0") {
 		t.Errorf("error %v", err)
 	}
+}
+
+// A wait for a connection ends with its context, and the next one can wait again.
+func TestAcceptEndsWithItsContext(t *testing.T) {
+	p := newTwoPaths(t, 0)
+	ln := p.listen(t)
+	enough := errors.New("waited enough")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	time.AfterFunc(50*time.Millisecond, func() { cancel(enough) })
+	start := time.Now()
+	if conn, err := ln.Accept(ctx); !errors.Is(err, enough) {
+		t.Errorf("Accept gave %v, %v", conn, err)
+	}
+	if waited := time.Since(start); waited > 5*time.Second {
+		t.Errorf("it waited %v", waited)
+	}
+	p.dial(t, ln, mptcp.Options{})
+	conn, err := ln.Accept(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn.Close()
 }

@@ -200,7 +200,7 @@ func (s *stage) transfer(ctx context.Context, phone, server *lab.Host, to netip.
 	}
 	sent, received := make(chan outcome, 1), make(chan outcome, 1)
 	go func() {
-		conn, err := ln.Accept()
+		conn, err := ln.Accept(ctx)
 		if err != nil {
 			received <- outcome{err: err}
 			return
@@ -212,7 +212,7 @@ func (s *stage) transfer(ctx context.Context, phone, server *lab.Host, to netip.
 	fmt.Printf("\nphone sends %d MB to server, congestion control %s\n", int(content/1e6), algorithm)
 	go func() {
 		err := phone.Do(func() error {
-			conn, err := mptcp.Dial(ctx, netip.AddrPortFrom(to, port), algorithm)
+			conn, err := mptcp.Dial(ctx, netip.AddrPortFrom(to, port), mptcp.Options{CC: algorithm})
 			if err != nil {
 				return err
 			}

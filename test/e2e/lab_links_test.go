@@ -5,7 +5,6 @@
 package e2e
 
 import (
-	"context"
 	"encoding/binary"
 	"errors"
 	"net"
@@ -118,7 +117,7 @@ func (w wire) probe(t *testing.T, n int, gap time.Duration) []time.Duration {
 
 // connect opens a connection from left to a Receive on right, whose outcome
 // comes by the channel.
-func (w wire) connect(t *testing.T, dial dialer, cc string) (*net.TCPConn, <-chan error) {
+func (w wire) connect(t *testing.T, o mptcp.Options) (*net.TCPConn, <-chan error) {
 	t.Helper()
 	var ln *mptcp.Listener
 	err := w.right.Do(func() (err error) {
@@ -131,7 +130,7 @@ func (w wire) connect(t *testing.T, dial dialer, cc string) (*net.TCPConn, <-cha
 	t.Cleanup(func() { ln.Close() })
 	received := make(chan error, 1)
 	go func() {
-		conn, err := ln.Accept()
+		conn, err := ln.Accept(t.Context())
 		if err == nil {
 			_, err = checked.Receive(conn)
 			t.Cleanup(func() { conn.Close() })
@@ -140,7 +139,7 @@ func (w wire) connect(t *testing.T, dial dialer, cc string) (*net.TCPConn, <-cha
 	}()
 	var conn *net.TCPConn
 	err = w.left.Do(func() (err error) {
-		conn, err = dial(t.Context(), netip.AddrPortFrom(w.link.Addr(w.right), ln.Addr().Port()), cc)
+		conn, err = mptcp.Dial(t.Context(), netip.AddrPortFrom(w.link.Addr(w.right), ln.Addr().Port()), o)
 		return err
 	})
 	if err != nil {
@@ -149,8 +148,6 @@ func (w wire) connect(t *testing.T, dial dialer, cc string) (*net.TCPConn, <-cha
 	t.Cleanup(func() { conn.Close() })
 	return conn, received
 }
-
-type dialer func(context.Context, netip.AddrPort, string) (*net.TCPConn, error)
 
 func near(got, want, tolerance time.Duration) bool { return (got - want).Abs() <= tolerance }
 
@@ -222,7 +219,7 @@ func TestOneKernelNetlabRateDelayAndQueue(t *testing.T) {
 		t.Errorf("RTT %v on the idle link, want 20 ms", idle)
 	}
 
-	conn, received := w.connect(t, mptcp.DialTCP, "reno")
+	conn, received := w.connect(t, mptcp.Options{CC: "reno", TCP: true})
 	var sent checked.Result
 	done := make(chan error)
 	go func() {
@@ -275,7 +272,7 @@ func TestOneKernelNetlabTwoPaths(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	conn, received := w.connect(t, mptcp.Dial, "cubic")
+	conn, received := w.connect(t, mptcp.Options{CC: "cubic"})
 	if os.Getenv("MPCC_KERNEL") == "6.1" {
 		if _, err := mptcp.ReadInfo(conn); err == nil || !strings.Contains(err.Error(), "Linux 6.6") {
 			t.Errorf("ReadInfo on a kernel before 6.6: %v", err)

@@ -6,7 +6,6 @@ package e2e
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"maps"
@@ -297,7 +296,7 @@ func newTwoPaths(t *testing.T, shapes [2]lab.Shape) twoPaths {
 // is under serverCC.
 func (n twoPaths) connect(t *testing.T, cc, serverCC string) pair {
 	t.Helper()
-	return connect(t, n.client, n.server, n.paths[0].Addr(n.server), mptcp.Dial, cc, serverCC)
+	return connect(t, n.client, n.server, n.paths[0].Addr(n.server), mptcp.Options{CC: cc}, serverCC)
 }
 
 // path is the number of the path that a subflow of the client takes.
@@ -319,9 +318,8 @@ type pair struct {
 	received       *atomic.Int64   // bytes, by the server of a stream
 }
 
-// connect connects from and to. dial is mptcp.Dial or mptcp.DialTCP.
-func connect(t *testing.T, from, to *lab.Host, addr netip.Addr,
-	dial func(context.Context, netip.AddrPort, string) (*net.TCPConn, error), cc, serverCC string) pair {
+// connect connects from and to.
+func connect(t *testing.T, from, to *lab.Host, addr netip.Addr, o mptcp.Options, serverCC string) pair {
 	t.Helper()
 	p := pair{received: new(atomic.Int64)}
 	err := to.Do(func() (err error) {
@@ -336,11 +334,11 @@ func connect(t *testing.T, from, to *lab.Host, addr netip.Addr,
 	accepted := make(chan error, 1)
 	go func() {
 		var err error
-		p.server, err = p.listener.Accept()
+		p.server, err = p.listener.Accept(t.Context())
 		accepted <- err
 	}()
 	err = from.Do(func() (err error) {
-		p.client, err = dial(t.Context(), netip.AddrPortFrom(addr, p.listener.Addr().Port()), cc)
+		p.client, err = mptcp.Dial(t.Context(), netip.AddrPortFrom(addr, p.listener.Addr().Port()), o)
 		return err
 	})
 	if err != nil {

@@ -75,7 +75,7 @@ func TestLifeUnderTraffic(t *testing.T) {
 	later.join(t, 2)
 	prints(t, `^dts: unloaded; 4 live subflows keep its programs until they close\n$`, "unload", "dts")
 	if err := n.client.Do(func() error {
-		conn, err := mptcp.Dial(t.Context(), netip.AddrPortFrom(n.paths[0].Addr(n.server), 1), "dts")
+		conn, err := mptcp.Dial(t.Context(), netip.AddrPortFrom(n.paths[0].Addr(n.server), 1), mptcp.Options{CC: "dts"})
 		if err == nil {
 			conn.Close()
 		}

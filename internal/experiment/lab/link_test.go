@@ -34,7 +34,7 @@ func goodput(t *testing.T, from, to *lab.Host, dst netip.Addr, bytes int64) floa
 	defer ln.Close()
 	received := make(chan error, 1)
 	go func() {
-		conn, err := ln.Accept()
+		conn, err := ln.Accept(t.Context())
 		if err == nil {
 			defer conn.Close()
 			_, err = checked.Receive(conn)
@@ -43,7 +43,7 @@ func goodput(t *testing.T, from, to *lab.Host, dst netip.Addr, bytes int64) floa
 	}()
 	var sent checked.Result
 	err = from.Do(func() error {
-		conn, err := mptcp.DialTCP(context.Background(), ln.Addr(), "")
+		conn, err := mptcp.Dial(context.Background(), ln.Addr(), mptcp.Options{TCP: true})
 		if err != nil {
 			return err
 		}

@@ -196,7 +196,7 @@ func (n *network) turn(scheduler string, bytes int64) (float64, error) {
 	defer ln.Close()
 	received := make(chan error, 1)
 	go func() {
-		conn, err := ln.Accept()
+		conn, err := ln.Accept(context.Background())
 		for range 2 {
 			if err == nil {
 				_, err = checked.Receive(conn)
@@ -206,7 +206,7 @@ func (n *network) turn(scheduler string, bytes int64) (float64, error) {
 	}()
 	var conn *net.TCPConn
 	err = n.sender.Do(func() (err error) {
-		conn, err = mptcp.Dial(context.Background(), netip.AddrPortFrom(n.at, ln.Addr().Port()), "")
+		conn, err = mptcp.Dial(context.Background(), netip.AddrPortFrom(n.at, ln.Addr().Port()), mptcp.Options{})
 		return err
 	})
 	if err != nil {
