@@ -38,9 +38,10 @@ func mpcc(t *testing.T, args ...string) []byte {
 	return out
 }
 
-// load loads congestion controls until the test ends, which must leave the
-// machine as it was: call it before anything else is made.
-func load(t *testing.T, names ...string) {
+// load loads algorithms, with arguments as mpcc load takes them, until the test
+// ends, which must leave the machine as it was: call it before anything else is
+// made.
+func load(t *testing.T, args ...string) {
 	t.Helper()
 	before := traces(t)
 	t.Cleanup(func() {
@@ -54,9 +55,7 @@ func load(t *testing.T, names ...string) {
 			t.Errorf("left behind: before %v, after %v", before, after)
 		}
 	})
-	for _, name := range names {
-		mpcc(t, "load", name)
-	}
+	mpcc(t, append([]string{"load"}, args...)...)
 }
 
 // traces is everything on the machine that mpcc and the tests may touch.
@@ -64,7 +63,7 @@ func traces(t *testing.T) map[string]string {
 	t.Helper()
 	found := map[string]string{}
 	for _, pattern := range []string{
-		"/sys/fs/bpf/*", "/run/netns/*", "/run/mpcc/defaults.json*", "/run/mpcc/lab/*", "/sys/class/net/*",
+		"/sys/fs/bpf/*", "/run/netns/*", "/run/mpcc/defaults.json*", "/run/mpcc/.defaults.json*", "/run/mpcc/lab/*", "/sys/class/net/*",
 	} {
 		paths, err := filepath.Glob(pattern)
 		if err != nil {

@@ -49,13 +49,13 @@ func run(rounds int, bytes int64) (err error) {
 		if e.Kind != catalog.Sched {
 			continue
 		}
-		if _, err := loader.Load(e, loader.Options{}); err != nil {
+		if _, err := loader.Load(context.Background(), e, loader.Options{}); err != nil {
 			return err
 		}
 		names = append(names, e.Name)
 	}
 	defer func() {
-		_, unload := loader.UnloadAll()
+		_, unload := loader.UnloadAll(context.Background())
 		err = errors.Join(err, unload)
 	}()
 	n, err := build()
