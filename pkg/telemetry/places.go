@@ -64,7 +64,7 @@ func (p places) find(ctx context.Context) error {
 		switch {
 		case errors.Is(err, netns.ErrEnded):
 			continue
-		case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES):
+		case forbidden(err):
 			cookie = latest.cookie // a guess, for those who may not enter: the exporter
 		case err != nil:
 			return fmt.Errorf("look into %s: %w", ns, err)
@@ -80,10 +80,18 @@ func (p places) lookInto(ns netns.NS) (cookie uint64, interfaces map[uint32]stri
 		if cookie, err = netns.Cookie(); err != nil || !p.within[cookie] {
 			return err
 		}
-		interfaces, err = interfaceNames()
+		if interfaces, err = interfaceNames(); forbidden(err) {
+			return nil // names are for those who may see them
+		}
 		return err
 	})
 	return cookie, interfaces, err
+}
+
+// forbidden tells whether this process may not do it: by its rights, or where a sandbox such as that of
+// mpcc's systemd units leaves it only some kinds of sockets.
+func forbidden(err error) bool {
+	return errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.EAFNOSUPPORT)
 }
 
 func interfaceNames() (map[uint32]string, error) {

@@ -4,11 +4,16 @@ package telemetry
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
 	"testing"
 	"time"
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"github.com/mpcc/mpcc/bpf/obj"
 )
@@ -92,5 +97,21 @@ func TestLatestOfAnInode(t *testing.T) {
 	at.add(43, 8, 400)
 	if at.latest[42].cookie != 9 {
 		t.Errorf("the latest is %d", at.latest[42].cookie)
+	}
+}
+
+// What a sandbox forbids, as package net and package netns say it, is no failure; what goes wrong is one.
+func TestForbidden(t *testing.T) {
+	for err, want := range map[error]bool{
+		nil: false,
+		&net.OpError{Op: "route", Net: "ip+net", Err: os.NewSyscallError("netlinkrib", unix.EAFNOSUPPORT)}: true,
+		fmt.Errorf("enter network namespace phone: %w", unix.EPERM):                                        true,
+		&os.PathError{Op: "open", Path: "/run/netns/phone", Err: unix.EACCES}:                              true,
+		os.NewSyscallError("socket", unix.EMFILE):                                                          false,
+		errors.New("operation not permitted"):                                                              false,
+	} {
+		if got := forbidden(err); got != want {
+			t.Errorf("%v: %v", err, got)
+		}
 	}
 }

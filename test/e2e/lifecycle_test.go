@@ -282,7 +282,7 @@ func TestOneKernelWaitIsInterrupted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer lock.Unlock()
+	defer func() { _ = lock.Unlock() }()
 	for _, args := range [][]string{
 		{"load", "dts"}, {"switch", "dts"}, {"unload", "dts"}, {"unload", "--all"}, {"energy", "unset", "lo"},
 	} {
