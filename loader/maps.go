@@ -37,7 +37,7 @@ type Maps struct {
 	byName map[MapName]*ebpf.Map
 }
 
-// OpenMaps opens the pinned maps. The error is ErrNotLoaded where they are not all there.
+// OpenMaps opens the pinned maps. The error wraps ErrNotLoaded where they are not all there.
 func OpenMaps() (*Maps, error) {
 	spec, err := obj.LoadMaps()
 	if err != nil {
