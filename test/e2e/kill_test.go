@@ -182,7 +182,7 @@ func (c callInfo) change(tid int) string {
 func nameOf(path string) string {
 	name := filepath.Base(path)
 	if strings.HasPrefix(name, ".") {
-		return strings.TrimRight(name, "0123456789") + "*"
+		return name[:strings.LastIndexByte(name, '.')+1] + "*"
 	}
 	return name
 }
