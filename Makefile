@@ -110,7 +110,7 @@ fmt: ## Format all C and Go
 	gofmt -w $(GO_FILES)
 
 .PHONY: lint
-lint: ## Check formatting, licence lines and Go code
+lint: ## Check formatting, licence lines, Go code and the public API
 	clang-format-19 --dry-run -Werror $(C_FILES)
 	@unformatted=$$(gofmt -l $(GO_FILES)); [ -z "$$unformatted" ] || \
 		{ echo "not as gofmt writes it: $$unformatted" >&2; exit 1; }
@@ -120,10 +120,11 @@ lint: ## Check formatting, licence lines and Go code
 	go vet -tags vm,e2e ./...
 	$(LINT) staticcheck -tags vm,e2e ./...
 	$(LINT) golangci-lint run
+	@.ci/api
 
 .PHONY: unit
 unit: ## Run the tests that need no VM (as root: some load BPF)
-	packages=$$(go list ./... | grep -v /test/); go test -count=1 -exec "$(SUDO)" $$packages
+	go test -count=1 -exec "$(SUDO)" ./...
 
 FUZZ_SANITIZERS := address,undefined,unsigned-integer-overflow,unsigned-shift-base,implicit-unsigned-integer-truncation
 

@@ -3,6 +3,7 @@
 package loader
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,31 +15,35 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mpcc/mpcc/bpf/catalog"
+	"github.com/mpcc/mpcc/internal/atomicfile"
+	"github.com/mpcc/mpcc/internal/netns"
 )
 
 // Default is a network namespace whose default of a kind is one of mpcc's, set by mpcc or not.
 type Default struct {
-	Netns
+	Inode    uint64       `json:"inode"`           // of the namespace
+	Netns    string       `json:"netns,omitempty"` // its name, by ip netns; "" for one without
 	Kind     catalog.Kind `json:"kind"`
-	Set      string       `json:"set"`
+	Set      string       `json:"set"`                // the algorithm
 	Original string       `json:"original,omitempty"` // before mpcc changed it; "" where it did not
 }
 
-// Defaults lists the namespaces whose default is one of mpcc's.
-func Defaults() ([]Default, error) {
+// Defaults returns the namespaces whose default is one of mpcc's, the machine's own first. Those that this
+// process may not look into are not among them.
+func Defaults(ctx context.Context) ([]Default, error) {
 	records, err := readRecords()
 	if err != nil {
 		return nil, err
 	}
 	found := []Default{}
-	err = eachNetns(func(ns Netns) error {
+	err = eachNetns(ctx, func(ns netns.NS) error {
 		for _, p := range plugs {
 			now, err := p.readDefault(ns)
 			if err != nil {
 				return ignoreForbidden(err)
 			}
 			if p.isOurs(now) {
-				found = append(found, Default{ns, p.kind, now, p.originalIn(records, ns)})
+				found = append(found, Default{ns.Inode, ns.Name, p.kind, now, p.originalIn(records, ns)})
 			}
 		}
 		return nil
@@ -55,9 +60,9 @@ type record struct {
 	Original string       `json:"original"`
 }
 
-func (r record) isOf(p *plug, ns Netns) bool { return r.Kind == p.kind && r.Inode == ns.Inode }
+func (r record) isOf(p *plug, ns netns.NS) bool { return r.Kind == p.kind && r.Inode == ns.Inode }
 
-func (p *plug) originalIn(records []record, ns Netns) string {
+func (p *plug) originalIn(records []record, ns netns.NS) string {
 	if i := slices.IndexFunc(records, func(r record) bool { return r.isOf(p, ns) }); i >= 0 {
 		return records[i].Original
 	}
@@ -81,38 +86,38 @@ func readRecords() ([]record, error) {
 	return records, nil
 }
 
-// writeRecords replaces the file in one step, so that a kill leaves the old one or the new one.
 func writeRecords(records []record) error {
-	temp := recordsPath() + ".new"
-	if len(records) == 0 {
-		for _, path := range []string{recordsPath(), temp} {
-			if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return err
-			}
+	if len(records) > 0 {
+		text, err := json.MarshalIndent(records, "", "  ")
+		if err != nil {
+			return err
 		}
-		return nil
+		return atomicfile.Write(recordsPath(), text, 0o600)
 	}
-	b, err := json.MarshalIndent(records, "", "  ")
+	// With it goes what a kill in the middle of a write has left.
+	left, err := filepath.Glob(filepath.Join(stateDir, ".defaults.json.*"))
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(temp, b, 0o600); err != nil {
-		return err
+	for _, path := range append(left, recordsPath()) {
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
 	}
-	return os.Rename(temp, recordsPath())
+	return nil
 }
 
-func resolveAll(o Options) ([]Netns, error) {
+func resolveAll(o Options) ([]netns.NS, error) {
 	if !o.Default {
 		return nil, nil
 	}
 	if len(o.Netns) == 0 {
-		ns, err := CurrentNetns()
-		return []Netns{ns}, err
+		ns, err := netns.Current()
+		return []netns.NS{ns}, err
 	}
-	var all []Netns
+	var all []netns.NS
 	for _, name := range o.Netns {
-		ns, err := NamedNetns(name)
+		ns, err := netns.Named(name)
 		if err != nil {
 			return nil, err
 		}
@@ -122,7 +127,7 @@ func resolveAll(o Options) ([]Netns, error) {
 }
 
 // setDefault notes the original default first: a kill in between leaves a note of nothing changed.
-func (p *plug) setDefault(ns Netns, name string) error {
+func (p *plug) setDefault(ns netns.NS, name string) error {
 	now, err := p.readDefault(ns)
 	if err != nil {
 		return err
@@ -146,8 +151,8 @@ func (p *plug) setDefault(ns Netns, name string) error {
 
 // renewDefaults has the namespaces whose default is the algorithm look its programs up again: they hold
 // on to those that it had when it became the default.
-func (p *plug) renewDefaults(name string) error {
-	return eachNetns(func(ns Netns) error {
+func (p *plug) renewDefaults(ctx context.Context, name string) error {
+	return eachNetns(ctx, func(ns netns.NS) error {
 		now, err := p.readDefault(ns)
 		if err != nil {
 			return ignoreForbidden(err)
@@ -163,14 +168,14 @@ func (p *plug) renewDefaults(name string) error {
 // did not (the user did, or a new namespace took over the machine's), by the machine's or the kernel's.
 // Records that are of no more use go: their namespace has ended, its default is not mpcc's any more, or
 // is what it was.
-func giveBack(hasToGo func(p *plug, name string) bool) (restored []Default, err error) {
+func giveBack(ctx context.Context, hasToGo func(p *plug, name string) bool) (restored []Default, err error) {
 	records, err := readRecords()
 	if err != nil {
 		return nil, err
 	}
 	var kept []record
 	machine := map[*plug]string{} // what the first namespace has, and new ones start with
-	err = eachNetns(func(ns Netns) error {
+	err = eachNetns(ctx, func(ns netns.NS) error {
 		for _, p := range plugs {
 			original := p.originalIn(records, ns)
 			now, err := p.readDefault(ns)
@@ -181,7 +186,7 @@ func giveBack(hasToGo func(p *plug, name string) bool) (restored []Default, err 
 				return err
 			}
 			if hasToGo(p, now) {
-				d := Default{Netns: ns, Kind: p.kind, Set: now}
+				d := Default{Inode: ns.Inode, Netns: ns.Name, Kind: p.kind, Set: now}
 				heirs := append([]string{original, machine[p]}, p.own...)
 				if d.Original, err = p.restore(ns, heirs, hasToGo); err != nil {
 					return fmt.Errorf("give %s its default back: %w", ns, err)
@@ -204,7 +209,7 @@ func giveBack(hasToGo func(p *plug, name string) bool) (restored []Default, err 
 }
 
 // restore sets the first default that can be had: what was there before may be gone too.
-func (p *plug) restore(ns Netns, heirs []string, hasToGo func(p *plug, name string) bool) (set string, err error) {
+func (p *plug) restore(ns netns.NS, heirs []string, hasToGo func(p *plug, name string) bool) (set string, err error) {
 	for _, name := range heirs {
 		if name == "" || hasToGo(p, name) {
 			continue
@@ -214,6 +219,16 @@ func (p *plug) restore(ns Netns, heirs []string, hasToGo func(p *plug, name stri
 		}
 	}
 	return "", err
+}
+
+// eachNetns is netns.Each, and ends with ctx.
+func eachNetns(ctx context.Context, visit func(netns.NS) error) error {
+	return netns.Each(func(ns netns.NS) error {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		return visit(ns)
+	})
 }
 
 // ignoreForbidden passes by the namespaces that a process with less than root's rights cannot enter:

@@ -66,11 +66,11 @@ func explain(what string, err error) error {
 	}
 	switch {
 	case errors.As(err, &verifier):
-		return say(ErrUnsupported, "the BPF verifier of this kernel (%s) refuses the program; --debug shows its log", release())
+		return say(ErrUnsupported, "the BPF verifier of this kernel (%s) refuses the program; --debug shows its log", Release())
 	case errors.Is(err, ebpf.ErrMapIncompatible):
 		return say(nil, "the maps under %s are those of another version of mpcc; mpcc unload --all removes them", mapDir)
 	case errors.Is(err, ebpf.ErrNotSupported):
-		return say(ErrUnsupported, "this kernel (%s) lacks a BPF feature: %v", release(), err)
+		return say(ErrUnsupported, "this kernel (%s) lacks a BPF feature: %v", Release(), err)
 	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES):
 		return say(nil, "not permitted; it takes root, or the capabilities CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN")
 	case errors.Is(err, unix.EEXIST):
@@ -81,7 +81,7 @@ func explain(what string, err error) error {
 	return &plainError{message: what + ": " + strings.ReplaceAll(err.Error(), "\n", " "), cause: err}
 }
 
-// VerifierLog gives the kernel's log of a refused program, for those who ask.
+// VerifierLog returns the kernel's log of a program that it refused, "" if err is of something else.
 func VerifierLog(err error) string {
 	var verifier *ebpf.VerifierError
 	if !errors.As(err, &verifier) {

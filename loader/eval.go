@@ -41,8 +41,12 @@ var evalParts = map[catalog.Kind]struct {
 	},
 }
 
-// Evaluator runs one decision of an algorithm as BPF bytecode. What it takes and gives is the C variable
-// of bpf/include/mpcc/eval.h or sched_eval.h, read from the object's BTF: a field is a key of the JSON.
+// Evaluator runs one decision of an algorithm, the bytecode that Load attaches, on given numbers. It takes
+// the rights to load BPF, and is for one goroutine at a time. docs/eval.md lists the keys of its input and
+// output, with unit and range.
+//
+// The numbers are the C variable of bpf/include/mpcc/eval.h or sched_eval.h, as the object's BTF describes
+// it: a field is a key.
 type Evaluator struct {
 	kind      catalog.Kind
 	coll      *ebpf.Collection
@@ -52,7 +56,8 @@ type Evaluator struct {
 	max       int
 }
 
-// NewEvaluator loads the algorithm's evaluation program. The tunables take part in the decision.
+// NewEvaluator returns an evaluator of the algorithm with these tunables. The error wraps ErrUsage if it has
+// no such tunable.
 func NewEvaluator(e catalog.Entry, tunables map[string]string) (*Evaluator, error) {
 	spec, err := obj.Load(e.Kind, e.Name, obj.Stock)
 	if err != nil {
@@ -120,14 +125,15 @@ func (ev *Evaluator) readLayout(spec *ebpf.CollectionSpec) error {
 // Numbers are the numbers of one subflow, or of the connection, by key.
 type Numbers map[string]float64
 
-// Input is what mpcc eval takes. Connection and Memory are for packet schedulers alone.
+// Input is what there is to decide on: the connection's subflows, 1 to 8. Connection and Memory are for
+// packet schedulers alone. A key that is left out is 0.
 type Input struct {
 	Connection Numbers   `json:"connection,omitempty"`
 	Memory     Numbers   `json:"memory,omitempty"`
 	Subflows   []Numbers `json:"subflows"`
 }
 
-// Output is what it gives: what was decided for the connection and for each subflow, and what a packet
+// Output is what was decided for the connection and for each subflow, in the input's order, and what a packet
 // scheduler then remembers.
 type Output struct {
 	Connection Numbers   `json:"connection,omitempty"`
@@ -135,7 +141,8 @@ type Output struct {
 	Subflows   []Numbers `json:"subflows"`
 }
 
-// Eval runs the decision for all subflows of a connection.
+// Eval returns the decision for all subflows of a connection. It is an error if a key is unknown or its value
+// out of range.
 func (ev *Evaluator) Eval(in Input) (Output, error) {
 	var out Output
 	v := ev.coll.Variables[evalVariable]
@@ -205,7 +212,8 @@ func (ev *Evaluator) fill(raw []byte, in Input) error {
 	return nil
 }
 
-// EvalJSON is Eval from and to JSON: {"subflows": [{"cwnd": 10, "srtt_us": 50000}, ...]}.
+// EvalJSON is Eval from and to JSON: {"subflows": [{"cwnd": 10, "srtt_us": 50000}, ...]}. Its errors tell
+// line and column.
 func (ev *Evaluator) EvalJSON(in []byte) ([]byte, error) {
 	var input Input
 	if err := readJSON(in, &input); err != nil {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package loader is the only part of mpcc that talks bpf(2): it probes the kernel, loads, pins,
-// replaces and detaches the programs, and opens the maps they share.
+// Package loader loads mpcc's congestion controls and packet schedulers into the running kernel, replaces
+// and detaches them, says what a kernel lacks for them, and opens the maps that they share. An algorithm is
+// named by its entry in package catalog.
 //
 // What it leaves in the system, and nothing else:
 //
@@ -11,11 +12,17 @@
 //	/run/mpcc/lock               held while a command changes something
 //	/run/mpcc/defaults.json      what the changed defaults of namespaces were before
 //
-// Every change is ordered so that a process killed between two steps leaves what the next command
-// understands: a record before the change it records, the pin as the last step of a load.
+// and the BPF file system at /sys/fs/bpf, if Load had to mount it.
+//
+// Changes take root, or the capabilities CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN; namespaces other than the
+// caller's take CAP_SYS_ADMIN too. Processes that change something wait for each other, for a minute at
+// most. A wait ends with its context, whose cause is then in the error. Every change is ordered so that a
+// process killed between two steps leaves what the next call understands: a record before the change it
+// records, the pin as the last step of a load.
 package loader
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -37,78 +44,97 @@ const (
 	stateDir = "/run/mpcc"
 )
 
-// Options of Load and Switch.
+// Options of Load.
 type Options struct {
-	Set     map[string]string // tunables
+	Set     map[string]string // tunables by name, as Tunables returns them; the others have their defaults
 	Default bool              // make it the default of the namespaces
-	Netns   []string          // names of namespaces; none means the caller's
-	DryRun  bool              // have the kernel verify it, attach nothing
+	Netns   []string          // namespaces of ip netns for Default; none means the caller's
+	// MaxSubflows is how many live subflows the shared maps are made with room for, 16 to 4194304, and for
+	// half as many connections under packet schedulers. 0 means one for each 64 KiB of the machine's
+	// memory, rounded down to a power of two, at least 1024 and at most 262144. Maps that are there
+	// already stay as they are.
+	MaxSubflows int
+	DryRun      bool // have the kernel verify it, attach nothing
 }
 
-// Load attaches an algorithm under its own name and pins it. It reports false when it was loaded before.
-func Load(e catalog.Entry, o Options) (loaded bool, err error) {
+// Attached tells what Load did.
+type Attached struct {
+	New     bool     // it was not loaded before
+	NewMaps bool     // the shared maps were not there before
+	Maps    Capacity // what they have room for
+	Mounted bool     // /sys/fs/bpf was no BPF file system before
+}
+
+// Load attaches an algorithm under its own name and pins it, so that it outlives the process. Loading what
+// is loaded is no error, unless tunables are to be set, which Switch does. The error wraps ErrUnsupported if
+// this kernel cannot run it, and ErrUsage if an option is out of range. Attached tells what was done before
+// an error.
+func Load(ctx context.Context, e catalog.Entry, o Options) (done Attached, err error) {
 	if err := checkRights(); err != nil {
-		return false, err
+		return done, err
 	}
-	if !isPinned(e) {
-		if err := missing(e); err != nil {
-			return false, err
-		}
+	if err := checkKernel(e); err != nil {
+		return done, err
 	}
 	// Namespaces that do not exist must be known before anything is changed.
 	namespaces, err := resolveAll(o)
 	if err != nil {
-		return false, err
+		return done, err
 	}
 	if o.DryRun {
-		return false, verify(e, o.Set)
+		return done, verify(e, o.Set)
 	}
-	unlock, err := begin()
+	unlock, mounted, err := beginLoad(ctx)
 	if err != nil {
-		return false, err
+		return done, err
 	}
-	defer unlock()
-	if err := sweep(); err != nil {
-		return false, err
+	defer func() {
+		done.Mounted = mounted != nil && !(err != nil && mounted.undo())
+		unlock()
+	}()
+	if err := sweep(ctx); err != nil {
+		return done, err
 	}
-	if isPinned(e) {
-		if len(o.Set) > 0 {
-			return false, fmt.Errorf("%s is loaded already; to change its tunables say mpcc switch %s --set …", e, e)
-		}
-	} else {
-		if err := attach(e, o.Set); err != nil {
-			return false, errors.Join(err, sweep())
-		}
-		loaded = true
+	if isPinned(e) && len(o.Set) > 0 {
+		return done, fmt.Errorf("%s is loaded already; to change its tunables say mpcc switch %s --set …", e, e)
+	}
+	if err := done.attach(ctx, e, o); err != nil {
+		return done, errors.Join(err, sweep(context.WithoutCancel(ctx)))
 	}
 	for _, ns := range namespaces {
 		if err := plugOf(e.Kind).setDefault(ns, e.Name); err != nil {
-			return loaded, err
+			return done, err
 		}
 	}
-	return loaded, nil
+	return done, nil
+}
+
+// SwitchOptions are the options of Switch.
+type SwitchOptions struct {
+	Set    map[string]string // tunables by name; the others have their defaults, whatever they had before
+	DryRun bool              // have the kernel verify it, replace nothing
 }
 
 // Switch replaces a loaded algorithm's programs by this build's, with these tunables. New connections
-// get the new programs, live ones keep theirs; the name stays available throughout.
-func Switch(e catalog.Entry, o Options) error {
+// get the new programs, live ones keep theirs; the name stays available throughout. The error wraps
+// ErrNotLoaded if it is not loaded, ErrUnsupported if this kernel cannot replace it, and ErrUsage if it has
+// no such tunable.
+func Switch(ctx context.Context, e catalog.Entry, o SwitchOptions) error {
 	if err := checkRights(); err != nil {
 		return err
 	}
-	if !isPinned(e) {
-		if err := missing(e); err != nil {
-			return err
-		}
+	if err := checkKernel(e); err != nil {
+		return err
 	}
 	if o.DryRun {
 		return verify(e, o.Set)
 	}
-	unlock, err := begin()
+	unlock, err := begin(ctx)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	if err := sweep(); err != nil {
+	if err := sweep(ctx); err != nil {
 		return err
 	}
 	if !isPinned(e) {
@@ -119,7 +145,12 @@ func Switch(e catalog.Entry, o Options) error {
 		return explain("open the link of "+e.String(), err)
 	}
 	defer l.Close()
-	coll, err := load(e, o.Set, mapDir)
+	shared, _, err := makeMaps(0)
+	if err != nil {
+		return err
+	}
+	defer shared.Close()
+	coll, err := load(e, o.Set, shared)
 	if err != nil {
 		return err
 	}
@@ -130,7 +161,7 @@ func Switch(e catalog.Entry, o Options) error {
 		return explain("switch "+e.String(), err)
 	}
 	if p := plugOf(e.Kind); p.held {
-		return p.renewDefaults(e.Name)
+		return p.renewDefaults(ctx, e.Name)
 	}
 	return nil
 }
@@ -143,36 +174,37 @@ type Unloaded struct {
 	Live     int       // subflows or, of a scheduler, connections that run the code until they close
 }
 
-// Unload gives back every default that is the algorithm, then detaches it.
-func Unload(e catalog.Entry) (Unloaded, error) {
+// Unload gives back every default that is the algorithm, then detaches it. The error wraps ErrNotLoaded if
+// it is not loaded.
+func Unload(ctx context.Context, e catalog.Entry) (Unloaded, error) {
 	if err := checkRights(); err != nil {
 		return Unloaded{}, err
 	}
-	unlock, err := begin()
+	unlock, err := begin(ctx)
 	if err != nil {
 		return Unloaded{}, err
 	}
 	defer unlock()
 	if !isPinned(e) {
-		return Unloaded{}, errors.Join(notLoaded(e), sweep())
+		return Unloaded{}, errors.Join(notLoaded(e), sweep(ctx))
 	}
-	u, err := detach(pinOf(e))
+	u, err := detach(ctx, pinOf(e))
 	if err != nil {
 		return u, err
 	}
 	if u.Live, err = countLive(pinOf(e)); err != nil {
 		return u, err
 	}
-	return u, sweep()
+	return u, sweep(ctx)
 }
 
 // UnloadAll unloads whatever is loaded and removes the maps too: with live connections or not, and
 // whichever version of mpcc they are from. Of another version's it cannot tell how many are live.
-func UnloadAll() ([]Unloaded, error) {
+func UnloadAll(ctx context.Context) ([]Unloaded, error) {
 	if err := checkRights(); err != nil {
 		return nil, err
 	}
-	unlock, err := begin()
+	unlock, err := begin(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -183,7 +215,7 @@ func UnloadAll() ([]Unloaded, error) {
 	}
 	var all []Unloaded
 	for _, pin := range pins {
-		u, err := detach(pin)
+		u, err := detach(ctx, pin)
 		if err != nil {
 			return all, err
 		}
@@ -193,13 +225,13 @@ func UnloadAll() ([]Unloaded, error) {
 		}
 		all = append(all, u)
 	}
-	if err := sweepNames(); err != nil {
+	if err := sweepNames(ctx); err != nil {
 		return all, err
 	}
 	return all, os.RemoveAll(pinDir)
 }
 
-// Loaded lists the algorithms that are attached.
+// Loaded returns the algorithms that are attached, in the catalog's order.
 func Loaded() ([]catalog.Entry, error) {
 	var found []catalog.Entry
 	for _, p := range plugs {
@@ -224,15 +256,6 @@ func Loaded() ([]catalog.Entry, error) {
 	return found, nil
 }
 
-// begin is how every change starts: not without the file system of the pins, which a private mount
-// namespace may lack and which tells what is loaded, and not at the same time as another.
-func begin() (unlock func(), err error) {
-	if err := checkFS(); err != nil {
-		return nil, err
-	}
-	return lock()
-}
-
 // pin is the link of a loaded algorithm, which may be one that only another version of mpcc knows.
 type pin struct {
 	*plug
@@ -244,6 +267,17 @@ func pinOf(e catalog.Entry) pin { return pin{plugOf(e.Kind), e.Name} }
 func (p pin) path() string { return filepath.Join(pinDir, string(p.kind), p.name) }
 
 func (p pin) String() string { return catalog.Short(p.kind, p.name) }
+
+// checkKernel returns an error unless this kernel can carry the algorithm, which it does if it is loaded.
+func checkKernel(e catalog.Entry) error {
+	if isPinned(e) {
+		return nil
+	}
+	if without := lacks(e.Kind); without != "" {
+		return unsupported("this kernel (%s) cannot run %s: it has %s", Release(), e, without)
+	}
+	return nil
+}
 
 func isPinned(e catalog.Entry) bool {
 	_, err := os.Stat(pinOf(e).path())
@@ -264,9 +298,8 @@ func pins() ([]pin, error) {
 	return all, nil
 }
 
-// load brings an algorithm's programs into the kernel, with the shared maps pinned in dir or, where dir
-// is empty, with maps of its own.
-func load(e catalog.Entry, set map[string]string, dir string) (*ebpf.Collection, error) {
+// load brings an algorithm's programs into the kernel, with the shared maps or, for nil, with maps of its own.
+func load(e catalog.Entry, set map[string]string, shared *Maps) (*ebpf.Collection, error) {
 	spec, err := object(e)
 	if err != nil {
 		return nil, err
@@ -275,14 +308,15 @@ func load(e catalog.Entry, set map[string]string, dir string) (*ebpf.Collection,
 		return nil, err
 	}
 	delete(spec.Programs, evalProgram)
-	if dir == "" {
-		for _, m := range spec.Maps {
-			m.Pinning = ebpf.PinNone
+	replacements := map[string]*ebpf.Map{}
+	for name, s := range spec.Maps {
+		if s.Pinning == ebpf.PinByName && shared != nil {
+			replacements[name] = shared.byName[MapName(name)]
+			s.MaxEntries = replacements[name].MaxEntries()
 		}
+		s.Pinning = ebpf.PinNone
 	}
-	coll, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{
-		Maps: ebpf.MapOptions{PinPath: dir},
-	})
+	coll, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: replacements})
 	if err != nil {
 		return nil, explain("load "+e.String(), err)
 	}
@@ -290,7 +324,7 @@ func load(e catalog.Entry, set map[string]string, dir string) (*ebpf.Collection,
 }
 
 func verify(e catalog.Entry, set map[string]string) error {
-	coll, err := load(e, set, "")
+	coll, err := load(e, set, nil)
 	if err != nil {
 		return err
 	}
@@ -298,21 +332,39 @@ func verify(e catalog.Entry, set map[string]string) error {
 	return nil
 }
 
-func attach(e catalog.Entry, set map[string]string) error {
+// attach brings what is not there yet: the maps of all kinds together, so that their readers find all of
+// them or none, and the algorithm.
+func (done *Attached) attach(ctx context.Context, e catalog.Entry, o Options) error {
+	there := isPinned(e)
 	p := pinOf(e)
-	if taken, err := p.stillOffered(p.name); err != nil {
-		return err
-	} else if taken {
-		return fmt.Errorf("load %s: the name is taken by a %s that mpcc has not loaded; remove that first (%s)", e, e.Kind.Noun(), p.remove(p.name))
+	if !there {
+		if taken, err := p.stillOffered(ctx, p.name); err != nil {
+			return err
+		} else if taken {
+			return fmt.Errorf("load %s: the name is taken by a %s that mpcc has not loaded; remove that first (%s)", e, e.Kind.Noun(), p.remove(p.name))
+		}
 	}
-	// The maps of all kinds together: their readers find all of them or none.
-	if err := makeMaps(); err != nil {
+	shared, made, err := makeMaps(o.MaxSubflows)
+	if err != nil {
 		return err
 	}
+	defer shared.Close()
+	done.NewMaps = made
+	if done.Maps, err = shared.Capacity(); err != nil || there {
+		return err
+	}
+	if err := p.attach(e, o.Set, shared); err != nil {
+		return err
+	}
+	done.New = true
+	return nil
+}
+
+func (p pin) attach(e catalog.Entry, set map[string]string, shared *Maps) error {
 	if err := os.MkdirAll(filepath.Dir(p.path()), 0o700); err != nil {
 		return err
 	}
-	coll, err := load(e, set, mapDir)
+	coll, err := load(e, set, shared)
 	if err != nil {
 		return err
 	}
@@ -334,15 +386,15 @@ func attach(e catalog.Entry, set map[string]string) error {
 }
 
 // detach takes the name away from the kernel; live connections keep the code.
-func detach(p pin) (Unloaded, error) {
-	restored, err := giveBack(func(of *plug, name string) bool { return of == p.plug && name == p.name })
+func detach(ctx context.Context, p pin) (Unloaded, error) {
+	restored, err := giveBack(ctx, func(of *plug, name string) bool { return of == p.plug && name == p.name })
 	if err != nil {
 		return Unloaded{}, err
 	}
 	if err := os.Remove(p.path()); err != nil {
 		return Unloaded{}, explain("unload "+p.String(), err)
 	}
-	if still, err := p.stillOffered(p.name); err != nil {
+	if still, err := p.stillOffered(ctx, p.name); err != nil {
 		return Unloaded{}, err
 	} else if still {
 		return Unloaded{}, fmt.Errorf("unload %s: its pin is removed, but the kernel goes on offering it: another program holds its link", p)
@@ -351,8 +403,8 @@ func detach(p pin) (Unloaded, error) {
 }
 
 // sweep removes what a killed command or a finished connection left.
-func sweep() error {
-	if err := sweepNames(); err != nil {
+func sweep(ctx context.Context) error {
+	if err := sweepNames(ctx); err != nil {
 		return err
 	}
 	return sweepMaps()
@@ -360,7 +412,7 @@ func sweep() error {
 
 // sweepNames removes the pins of links that were detached by force, and the defaults whose name is no
 // longer offered: the pin was removed by hand, or its file system unmounted.
-func sweepNames() error {
+func sweepNames(ctx context.Context) error {
 	offered := map[*plug][]string{}
 	for _, p := range plugs {
 		var err error
@@ -380,7 +432,7 @@ func sweepNames() error {
 			return err
 		}
 	}
-	_, err = giveBack(func(p *plug, name string) bool { return p.isOurs(name) && !slices.Contains(offered[p], name) })
+	_, err = giveBack(ctx, func(p *plug, name string) bool { return p.isOurs(name) && !slices.Contains(offered[p], name) })
 	return err
 }
 

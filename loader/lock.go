@@ -3,33 +3,28 @@
 package loader
 
 import (
-	"fmt"
+	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/mpcc/mpcc/internal/lockfile"
 )
 
 // lockWait is long enough for several commands that each have the kernel verify programs, on a slow machine.
 const lockWait = time.Minute
 
-// lock keeps two commands from changing things at once. The kernel drops it with the process.
-func lock() (unlock func(), err error) {
+// lock keeps two processes from changing things at once. The kernel drops it with the process.
+func lock(ctx context.Context) (unlock func(), err error) {
 	if err := os.MkdirAll(stateDir, 0o755); err != nil {
 		return nil, err
 	}
-	f, err := os.OpenFile(filepath.Join(stateDir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	ctx, cancel := context.WithTimeoutCause(ctx, lockWait, errors.New("try again when it has ended"))
+	defer cancel()
+	l, err := lockfile.Take(ctx, filepath.Join(stateDir, "lock"))
 	if err != nil {
 		return nil, err
 	}
-	for end := time.Now().Add(lockWait); ; time.Sleep(50 * time.Millisecond) {
-		if err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err == nil {
-			return func() { f.Close() }, nil
-		}
-		if err != unix.EWOULDBLOCK || time.Now().After(end) {
-			f.Close()
-			return nil, fmt.Errorf("another mpcc command has been at work for %v; try again when it has ended", lockWait)
-		}
-	}
+	return func() { _ = l.Unlock() }, nil
 }

@@ -3,50 +3,49 @@
 package loader
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
 
 	"github.com/mpcc/mpcc/bpf/obj"
 )
 
-// Maps are the pinned maps that the programs and their readers share (bpf/include/mpcc/telemetry.h,
-// sched_telemetry.h).
+// MapName names one of the shared maps.
+type MapName string
+
+// The shared maps. docs/maps.md tells of their keys and values; each may change with a version of mpcc, and
+// package telemetry with it.
+const (
+	MapSubflows      MapName = "mpcc_subflows"   // live state of each subflow
+	MapTotals        MapName = "mpcc_totals"     // sums that outlive them, for each CPU
+	MapCounters      MapName = "mpcc_counters"   // what could not be recorded
+	MapEnergy        MapName = "mpcc_energy"     // energy profiles
+	MapConnections   MapName = "mpcc_sched_conn" // live state of each connection under a packet scheduler
+	MapSchedTotals   MapName = "mpcc_sched_sums" // sums that outlive them, for each CPU
+	MapSchedCounters MapName = "mpcc_sched_lost" // what could not be recorded of packet schedulers
+)
+
+// Maps are the pinned maps that the programs and their readers share. Package telemetry reads them as
+// values with units.
 type Maps struct {
-	subflows, totals, counters, energy *ebpf.Map
-	connections, sums, lost            *ebpf.Map // of packet schedulers
+	byName map[MapName]*ebpf.Map
 }
 
-// OpenMaps opens the pinned maps; ErrNotLoaded where they are not all there, and those that are are ours.
+// OpenMaps opens the pinned maps. The error wraps ErrNotLoaded where they are not all there.
 func OpenMaps() (*Maps, error) {
 	spec, err := obj.LoadMaps()
 	if err != nil {
 		return nil, err
 	}
-	m := &Maps{}
-	missing := false
-	for name, target := range m.byName() {
-		got, err := ebpf.LoadPinnedMap(filepath.Join(mapDir, name), nil)
-		if errors.Is(err, fs.ErrNotExist) {
-			missing = true
-			continue
-		}
-		if err == nil {
-			*target = got
-			err = spec.Maps[name].Compatible(got)
-		}
-		if err != nil {
-			m.Close()
-			return nil, explain("open the maps", err)
-		}
-	}
-	if !missing {
-		return m, nil
+	m, complete, err := openPinned(spec)
+	if err != nil || complete {
+		return m, err
 	}
 	m.Close()
 	if err := checkFS(); err != nil {
@@ -55,158 +54,158 @@ func OpenMaps() (*Maps, error) {
 	return nil, ErrNothingLoaded
 }
 
-func (m *Maps) byName() map[string]**ebpf.Map {
-	return map[string]**ebpf.Map{
-		obj.MapsMapMpccSubflows:  &m.subflows,
-		obj.MapsMapMpccTotals:    &m.totals,
-		obj.MapsMapMpccCounters:  &m.counters,
-		obj.MapsMapMpccEnergy:    &m.energy,
-		obj.MapsMapMpccSchedConn: &m.connections,
-		obj.MapsMapMpccSchedSums: &m.sums,
-		obj.MapsMapMpccSchedLost: &m.lost,
+// Close lets go of the maps; they stay pinned.
+func (m *Maps) Close() {
+	for _, one := range m.byName {
+		one.Close()
 	}
 }
 
-// makeMaps creates and pins those of the maps that are not there.
-func makeMaps() error {
-	if err := checkFS(); err != nil {
-		return err
+// openPinned opens those of the maps that are there and ours, whatever their room, which the spec then has
+// too.
+func openPinned(spec *ebpf.CollectionSpec) (m *Maps, complete bool, err error) {
+	m, complete = &Maps{byName: map[MapName]*ebpf.Map{}}, true
+	for name, s := range spec.Maps {
+		if s.Pinning != ebpf.PinByName {
+			continue
+		}
+		got, err := ebpf.LoadPinnedMap(filepath.Join(mapDir, name), nil)
+		if errors.Is(err, fs.ErrNotExist) {
+			complete = false
+			continue
+		}
+		if err == nil {
+			m.byName[MapName(name)] = got
+			s.MaxEntries = got.MaxEntries()
+			err = s.Compatible(got)
+		}
+		if err != nil {
+			m.Close()
+			return nil, false, explain("open the maps", err)
+		}
 	}
-	if err := os.MkdirAll(mapDir, 0o700); err != nil {
-		return err
+	return m, complete, nil
+}
+
+// makeMaps opens the maps, after it has created and pinned those that are not there with room for so many
+// subflows, or 0 for the default.
+func makeMaps(subflows int) (m *Maps, made bool, err error) {
+	if err := checkFS(); err != nil {
+		return nil, false, err
 	}
 	spec, err := obj.LoadMaps()
 	if err != nil {
-		return err
+		return nil, false, err
+	}
+	if err := sizeMaps(spec.Maps, subflows); err != nil {
+		return nil, false, err
+	}
+	m, complete, err := openPinned(spec)
+	if err != nil || complete {
+		return m, false, err
+	}
+	m.Close()
+	if err := os.MkdirAll(mapDir, 0o700); err != nil {
+		return nil, false, err
 	}
 	coll, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{Maps: ebpf.MapOptions{PinPath: mapDir}})
 	if err != nil {
-		return explain("create the maps", err)
+		return nil, false, explain("create the maps", err)
 	}
 	coll.Close()
+	m, err = OpenMaps()
+	return m, true, err
+}
+
+// Read returns a whole map. K and V must have the size and the layout that the map has, by its definition
+// in bpf/include/mpcc; the error tells if a size differs. Entries that come and go meanwhile may or may not
+// be among them.
+func Read[K comparable, V any](m *Maps, name MapName) (map[K]V, error) {
+	all := map[K]V{}
+	err := visitMap(m, name, 1, func(key K, values []V) { all[key] = values[0] })
+	return all, err
+}
+
+// ReadPerCPU is Read for a map that has a value for each CPU.
+func ReadPerCPU[K comparable, V any](m *Maps, name MapName) (map[K][]V, error) {
+	cpus, err := ebpf.PossibleCPU()
+	if err != nil {
+		return nil, err
+	}
+	all := map[K][]V{}
+	err = visitMap(m, name, cpus, func(key K, values []V) { all[key] = slices.Clone(values) })
+	return all, err
+}
+
+// visitMap visits the entries of a map, each of which has so many values.
+func visitMap[K comparable, V any](m *Maps, name MapName, values int, visit func(K, []V)) error {
+	one, known := m.byName[name]
+	if !known {
+		return fmt.Errorf("there is no shared map %q", name)
+	}
+	err := visitBatches(one, batch/values+1, values, visit)
+	if errors.Is(err, ebpf.ErrNotSupported) {
+		err = visitEntries(one, values, visit)
+	}
+	if err != nil {
+		return fmt.Errorf("read map %s: %w", name, err)
+	}
 	return nil
 }
 
-// Close lets go of the maps; they stay pinned.
-func (m *Maps) Close() {
-	for _, target := range m.byName() {
-		if *target != nil {
-			(*target).Close()
+// batch is how many values are read at a time.
+const batch = 1024
+
+// visitBatches reads so many entries at a time.
+func visitBatches[K comparable, V any](m *ebpf.Map, size, values int, visit func(K, []V)) error {
+	var cursor ebpf.MapBatchCursor
+	for {
+		keys, all := make([]K, size), make([]V, size*values)
+		n, err := m.BatchLookup(&cursor, keys, all, nil)
+		if errors.Is(err, unix.ENOSPC) { // the kernel gives whole buckets of a hash, and this one holds more
+			size *= 2
+			continue
+		}
+		if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			return err
+		}
+		for i := range n {
+			visit(keys[i], all[i*values:(i+1)*values])
+		}
+		if err != nil {
+			return nil // those were the last
 		}
 	}
 }
 
-// collect reads a whole hash map. Entries that come and go meanwhile may or may not be among them.
-func collect[K comparable, V any](m *ebpf.Map) (map[K]V, error) {
-	all := map[K]V{}
+// visitEntries serves kernels, and types of maps, that have no batches.
+func visitEntries[K comparable, V any](m *ebpf.Map, values int, visit func(K, []V)) error {
 	var key K
-	var value V
+	all := make([]V, values)
+	var out any = &all[0]
+	if m.Type() == ebpf.PerCPUHash {
+		out = &all
+	}
 	it := m.Iterate()
-	for it.Next(&key, &value) {
-		all[key] = value
+	for it.Next(&key, out) {
+		visit(key, all)
 	}
 	if err := it.Err(); err != nil && !errors.Is(err, ebpf.ErrIterationAborted) {
-		return nil, fmt.Errorf("read map %s: %w", m.String(), err)
-	}
-	return all, nil
-}
-
-// Subflows reads the live state of every subflow, by its identity.
-func (m *Maps) Subflows() (map[uint64]obj.MapsMpccSubflow, error) {
-	return collect[uint64, obj.MapsMpccSubflow](m.subflows)
-}
-
-// Totals reads what outlives the subflows.
-func (m *Maps) Totals() (map[obj.MapsMpccTotalKey]obj.MapsMpccTotal, error) {
-	return collect[obj.MapsMpccTotalKey, obj.MapsMpccTotal](m.totals)
-}
-
-// Counters reads what could not be recorded.
-func (m *Maps) Counters() (obj.MapsMpccCounterSet, error) {
-	var c obj.MapsMpccCounterSet
-	return c, m.counters.Lookup(uint32(0), &c)
-}
-
-// Connections reads the live state of every connection under a packet scheduler, by its identity.
-func (m *Maps) Connections() (map[uint64]obj.MapsMpccSchedConnection, error) {
-	return collect[uint64, obj.MapsMpccSchedConnection](m.connections)
-}
-
-// SchedTotals reads what packet schedulers did in connections that are no more.
-func (m *Maps) SchedTotals() (map[obj.MapsMpccSchedTotalKey]obj.MapsMpccSchedTotal, error) {
-	return collect[obj.MapsMpccSchedTotalKey, obj.MapsMpccSchedTotal](m.sums)
-}
-
-// SchedCounters reads what could not be recorded of packet schedulers.
-func (m *Maps) SchedCounters() (obj.MapsMpccSchedCounterSet, error) {
-	var c obj.MapsMpccSchedCounterSet
-	return c, m.lost.Lookup(uint32(0), &c)
-}
-
-// Profiles reads the energy profiles.
-func (m *Maps) Profiles() (map[obj.MapsMpccEnergyKey]obj.MapsMpccEnergyProfile, error) {
-	return collect[obj.MapsMpccEnergyKey, obj.MapsMpccEnergyProfile](m.energy)
-}
-
-// SetProfile sets the energy profile of an interface, whether or not anything is loaded yet.
-func SetProfile(key obj.MapsMpccEnergyKey, p obj.MapsMpccEnergyProfile) error {
-	open := func() (*Maps, error) {
-		if err := makeMaps(); err != nil {
-			return nil, err
-		}
-		return OpenMaps()
-	}
-	return changeProfiles(open, func(m *Maps) error { return m.energy.Put(key, p) })
-}
-
-// DeleteProfile removes the energy profile of an interface; it need not have one.
-func DeleteProfile(key obj.MapsMpccEnergyKey) error {
-	err := changeProfiles(OpenMaps, func(m *Maps) error { return m.energy.Delete(key) })
-	if errors.Is(err, ebpf.ErrKeyNotExist) || errors.Is(err, ErrNotLoaded) {
-		return nil
-	}
-	return err
-}
-
-func changeProfiles(open func() (*Maps, error), change func(*Maps) error) error {
-	if err := checkRights(); err != nil {
 		return err
 	}
-	unlock, err := lock()
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	m, err := open()
-	if err != nil {
-		return err
-	}
-	defer m.Close()
-	if err := change(m); err != nil {
-		return err
-	}
-	return sweep()
+	return nil
 }
 
 // inUse tells whether connections still write to the maps or the user keeps profiles in them.
 func (m *Maps) inUse() (bool, error) {
-	subflows, err := m.Subflows()
-	if err != nil {
-		return false, err
+	for _, name := range []MapName{MapSubflows, MapConnections, MapEnergy} {
+		first, err := m.byName[name].NextKeyBytes(nil)
+		if err != nil {
+			return false, fmt.Errorf("read map %s: %w", name, err)
+		}
+		if first != nil {
+			return true, nil
+		}
 	}
-	connections, err := m.Connections()
-	if err != nil {
-		return false, err
-	}
-	profiles, err := m.Profiles()
-	if err != nil {
-		return false, err
-	}
-	return len(subflows)+len(connections)+len(profiles) > 0, nil
-}
-
-// CString is the text of a C array up to its first zero byte.
-func CString(b []uint8) string {
-	text, _, _ := bytes.Cut(b, []byte{0})
-	return string(text)
+	return false, nil
 }

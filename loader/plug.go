@@ -3,6 +3,7 @@
 package loader
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"os"
@@ -10,7 +11,11 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/mpcc/mpcc/bpf/catalog"
+	"github.com/mpcc/mpcc/bpf/obj"
+	"github.com/mpcc/mpcc/internal/netns"
 )
 
 // plug is where algorithms of a kind plug into the kernel.
@@ -41,9 +46,9 @@ var plugs = []*plug{
 			return "rmmod tcp_" + name + ", or end the program that attached it"
 		},
 		live: func(m *Maps, name string) (n int, err error) {
-			subflows, err := m.Subflows()
+			subflows, err := Read[uint64, obj.MapsMpccSubflow](m, MapSubflows)
 			for _, s := range subflows {
-				if CString(s.Cc[:]) == name {
+				if unix.ByteSliceToString(s.Cc[:]) == name {
 					n++
 				}
 			}
@@ -59,9 +64,9 @@ var plugs = []*plug{
 			return "end the program that attached it"
 		},
 		live: func(m *Maps, name string) (n int, err error) {
-			connections, err := m.Connections()
+			connections, err := Read[uint64, obj.MapsMpccSchedConnection](m, MapConnections)
 			for _, c := range connections {
-				if CString(c.Scheduler[:]) == name {
+				if unix.ByteSliceToString(c.Scheduler[:]) == name {
 					n++
 				}
 			}
@@ -82,15 +87,20 @@ func (p *plug) offered() ([]string, error) {
 
 // stillOffered waits for a name to go. The kernel takes it away some time after the last hold on the
 // link has gone, be it a pin or a process that was killed.
-func (p *plug) stillOffered(name string) (bool, error) {
+func (p *plug) stillOffered(ctx context.Context, name string) (bool, error) {
 	const settled = 3 * time.Second
-	for end := time.Now().Add(settled); ; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(settled); ; {
 		names, err := p.offered()
 		if err != nil || !slices.Contains(names, name) {
 			return false, err
 		}
 		if time.Now().After(end) {
 			return true, nil
+		}
+		select {
+		case <-ctx.Done():
+			return true, context.Cause(ctx)
+		case <-time.After(10 * time.Millisecond):
 		}
 	}
 }
@@ -100,7 +110,7 @@ func (p *plug) isOurs(name string) bool {
 }
 
 // readDefault is "" where the kernel has no such setting.
-func (p *plug) readDefault(ns Netns) (value string, err error) {
+func (p *plug) readDefault(ns netns.NS) (value string, err error) {
 	err = ns.Do(func() error {
 		value, err = readSetting(p.setting)
 		return err
@@ -108,7 +118,7 @@ func (p *plug) readDefault(ns Netns) (value string, err error) {
 	return value, err
 }
 
-func (p *plug) writeDefault(ns Netns, value string) error {
+func (p *plug) writeDefault(ns netns.NS, value string) error {
 	return ns.Do(func() error { return os.WriteFile(p.setting, []byte(value), 0o644) })
 }
 

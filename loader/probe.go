@@ -73,7 +73,7 @@ var features = map[catalog.Kind][]kernelFeature{
 	},
 }
 
-// Probe lists what this kernel has of the features that an algorithm of this kind needs.
+// Probe returns the features that an algorithm of this kind needs, and which of them this kernel has.
 func Probe(k catalog.Kind) []Feature {
 	spec, err := btf.LoadKernelSpec()
 	if err != nil {
@@ -127,24 +127,23 @@ func object(e catalog.Entry) (*ebpf.CollectionSpec, error) {
 	return obj.Load(e.Kind, e.Name, v)
 }
 
-// missing is the error of a kernel that cannot carry the algorithm.
-func missing(e catalog.Entry) error {
-	var lacks []string
-	for _, f := range Probe(e.Kind) {
+// lacks says what this kernel has not of what algorithms of a kind need; "" where it has all.
+func lacks(k catalog.Kind) string {
+	var all []string
+	for _, f := range Probe(k) {
 		if !f.Present {
-			lacks = append(lacks, fmt.Sprintf("no %s: %s", f.Name, f.Mend))
+			all = append(all, fmt.Sprintf("no %s: %s", f.Name, f.Mend))
 		}
 	}
-	if lacks == nil {
-		return nil
-	}
-	return unsupported("this kernel (%s) cannot run %s: it has %s", release(), e, strings.Join(lacks, "; "))
+	return strings.Join(all, "; ")
 }
 
-// Check says whether an algorithm could be attached here, without attaching it.
+// Check returns nil if an algorithm could be attached here, and attaches nothing. The error wraps
+// ErrUnsupported if the kernel cannot run it; it is the same for all algorithms of a kind if the kernel lacks
+// what all of them need.
 func Check(e catalog.Entry) error {
-	if err := missing(e); err != nil {
-		return err
+	if without := lacks(e.Kind); without != "" {
+		return unsupported("this kernel (%s) has %s", Release(), without)
 	}
 	if err := checkRights(); err != nil {
 		return err
@@ -152,24 +151,13 @@ func Check(e catalog.Entry) error {
 	return verify(e, nil)
 }
 
-// release is the kernel's, for messages only.
-func release() string {
+// Release returns the running kernel's, such as 6.12.107+deb13-cloud-amd64.
+func Release() string {
 	var u unix.Utsname
 	if unix.Uname(&u) != nil {
 		return "unknown"
 	}
 	return unix.ByteSliceToString(u.Release[:])
-}
-
-// Release names the running kernel.
-func Release() string { return release() }
-
-func checkFS() error {
-	var st unix.Statfs_t
-	if err := unix.Statfs(bpffs, &st); err != nil || st.Type != unix.BPF_FS_MAGIC {
-		return fmt.Errorf("%s is not a BPF file system; mount it (mount -t bpf bpf %s) or, inside ip netns exec, run mpcc outside with --netns", bpffs, bpffs)
-	}
-	return nil
 }
 
 // checkRights looks before anything is touched, so that an unprivileged user gets one clear line.

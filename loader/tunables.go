@@ -12,21 +12,22 @@ import (
 
 	"github.com/mpcc/mpcc/bpf/catalog"
 	"github.com/mpcc/mpcc/bpf/obj"
+	"github.com/mpcc/mpcc/internal/nearest"
 )
 
-// Tunable is a constant of an algorithm that load --set changes. Its range and meaning stand in the
-// C source (bpf/include/mpcc/tunable.h).
+// Tunable is a constant of an algorithm that Options.Set changes. It is one of Words or, where it has none,
+// a number from Low to High.
 type Tunable struct {
 	Name    string   `json:"name"`
 	Default string   `json:"default"`
-	Words   []string `json:"words,omitempty"` // the values, where they are words
+	Words   []string `json:"words,omitempty"`
 	Low     uint64   `json:"low"`
 	High    uint64   `json:"high"`
-	Unit    string   `json:"unit,omitempty"`
+	Unit    string   `json:"unit,omitempty"` // of a number, in words
 	Meaning string   `json:"meaning"`
 }
 
-// Range says in one phrase what the tunable may be.
+// Range returns in one phrase what the tunable may be.
 func (t Tunable) Range() string {
 	if t.Words != nil {
 		return strings.Join(t.Words, "|")
@@ -34,15 +35,25 @@ func (t Tunable) Range() string {
 	return strings.TrimSpace(fmt.Sprintf("%d..%d %s", t.Low, t.High, t.Unit))
 }
 
+// tunableTag begins the texts that the C sources give them (bpf/include/mpcc/tunable.h).
 const tunableTag = "tunable: "
 
-// Tunables lists an algorithm's tunables by name.
+// Tunables returns an algorithm's tunables in the order of their names.
 func Tunables(e catalog.Entry) ([]Tunable, error) {
 	spec, err := obj.Load(e.Kind, e.Name, obj.Stock)
 	if err != nil {
 		return nil, err
 	}
 	return tunablesOf(spec)
+}
+
+// CheckTunables returns an error that wraps ErrUsage if the algorithm cannot be given these values.
+func CheckTunables(e catalog.Entry, set map[string]string) error {
+	spec, err := obj.Load(e.Kind, e.Name, obj.Stock)
+	if err != nil {
+		return err
+	}
+	return setTunables(spec, e, set)
 }
 
 func tunablesOf(spec *ebpf.CollectionSpec) ([]Tunable, error) {
@@ -129,6 +140,9 @@ func setTunables(spec *ebpf.CollectionSpec, e catalog.Entry, set map[string]stri
 			}
 			if names == nil {
 				return usage("--set %s: %s has no tunables", name, e)
+			}
+			if near := nearest.Name(name, names); near != "" {
+				return usage("--set %s: %s has no such tunable; did you mean %s?", name, e, near)
 			}
 			return usage("--set %s: %s has no such tunable, only %s", name, e, strings.Join(names, ", "))
 		}

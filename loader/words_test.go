@@ -5,8 +5,6 @@ package loader
 import (
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -106,57 +104,6 @@ func TestErrorsAreInWords(t *testing.T) {
 	err := explain("load x", &ebpf.VerifierError{Cause: unix.EACCES, Log: []string{"R1 invalid"}})
 	if log := VerifierLog(err); !strings.Contains(log, "R1 invalid") {
 		t.Errorf("log %q", log)
-	}
-}
-
-func TestWhatIsNoNamespace(t *testing.T) {
-	_, err := NamedNetns("there-is-none")
-	said(t, err, `there is no network namespace "there-is-none"`)
-	for _, name := range []string{"", "../1", "a/b"} {
-		_, err := NamedNetns(name)
-		said(t, err, "is not the name of a network namespace")
-	}
-	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := netnsAt(file, ""); err == nil {
-		t.Error("a plain file is taken for a namespace")
-	}
-}
-
-// A path that has come to lead to another namespace, or to none, is not followed.
-func TestNamespaceThatHasEnded(t *testing.T) {
-	for _, path := range []string{currentNetns, filepath.Join(t.TempDir(), "gone")} {
-		err := Netns{Inode: 1, path: path}.Do(func() error {
-			t.Error("entered")
-			return nil
-		})
-		said(t, err, "it has ended")
-		if !errors.Is(err, errGone) {
-			t.Errorf("%v does not tell that the namespace is gone", err)
-		}
-	}
-}
-
-func TestOwnNamespaceIsEntered(t *testing.T) {
-	here, err := CurrentNetns()
-	if err != nil {
-		t.Fatal(err)
-	}
-	visited := 0
-	if err := here.Do(func() error { visited++; return nil }); err != nil || visited != 1 {
-		t.Errorf("entered %d times, %v", visited, err)
-	}
-	found := 0
-	err = eachNetns(func(ns Netns) error {
-		if ns.Inode == here.Inode {
-			found++
-		}
-		return nil
-	})
-	if err != nil || found != 1 {
-		t.Errorf("found %d times among all, %v", found, err)
 	}
 }
 

@@ -7,6 +7,8 @@ package catalog
 import (
 	"fmt"
 	"strings"
+
+	"github.com/mpcc/mpcc/internal/nearest"
 )
 
 // Kind tells what of the kernel an algorithm plugs into.
@@ -282,7 +284,8 @@ func Short(k Kind, name string) string {
 	return name
 }
 
-// Find looks a name up, bare (lia) or with its kind (cc/lia).
+// Find returns the algorithm of a name, bare (lia) or with its kind (cc/lia). It is an error if there is none,
+// which tells the most similar name, or if there is one of each kind.
 func Find(name string) (Entry, error) {
 	var found []Entry
 	for _, e := range Entries {
@@ -294,6 +297,16 @@ func Find(name string) (Entry, error) {
 	case 1:
 		return found[0], nil
 	case 0:
+		var names []string
+		for _, e := range Entries {
+			names = append(names, e.String())
+			if strings.Contains(name, "/") {
+				names[len(names)-1] = e.ID()
+			}
+		}
+		if near := nearest.Name(name, names); near != "" {
+			return Entry{}, fmt.Errorf("no algorithm is called %q; did you mean %s?", name, near)
+		}
 		return Entry{}, fmt.Errorf("no algorithm is called %q; mpcc list shows all", name)
 	}
 	var ids []string

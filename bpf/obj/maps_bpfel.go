@@ -22,9 +22,10 @@ type MapsMpccCounterSet struct {
 }
 
 type MapsMpccEnergyKey struct {
-	_       structs.HostLayout
-	Netns   uint32
-	Ifindex uint32
+	_           structs.HostLayout
+	NetnsCookie uint64
+	Ifindex     uint32
+	Pad         uint32
 }
 
 type MapsMpccEnergyProfile struct {
@@ -32,8 +33,9 @@ type MapsMpccEnergyProfile struct {
 	UpUwPerMbps    uint32
 	DownUwPerMbps  uint32
 	BaseUw         uint32
-	Pad            uint32
+	Netns          uint32
 	ChargedUntilUs uint64
+	Ifname         [16]uint8
 }
 
 type MapsMpccSchedConnection struct {
@@ -43,6 +45,7 @@ type MapsMpccSchedConnection struct {
 	Decisions       uint64
 	Waits           uint64
 	Retransmissions uint64
+	NetnsCookie     uint64
 	Token           uint32
 	Netns           uint32
 	Count           uint32
@@ -109,12 +112,15 @@ type MapsMpccSchedTotal struct {
 	Waits           uint64
 	Retransmissions uint64
 	Bytes           uint64
+	UpdatedUs       uint64
+	Netns           uint32
+	Pad             uint32
 }
 
 type MapsMpccSchedTotalKey struct {
-	_         structs.HostLayout
-	Netns     uint32
-	Scheduler [16]uint8
+	_           structs.HostLayout
+	NetnsCookie uint64
+	Scheduler   [16]uint8
 }
 
 type MapsMpccSubflow struct {
@@ -127,6 +133,7 @@ type MapsMpccSubflow struct {
 	BytesRetrans  uint64
 	DeliveryRate  uint64
 	EnergyNj      uint64
+	NetnsCookie   uint64
 	Coupling      struct {
 		_     structs.HostLayout
 		Value struct {
@@ -174,14 +181,18 @@ type MapsMpccTotal struct {
 	EnergyNj      uint64
 	RttSumUs      uint64
 	Rtt           [24]uint64
+	UpdatedUs     uint64
+	Netns         uint32
 	Ifname        [16]uint8
+	Pad           uint32
 }
 
 type MapsMpccTotalKey struct {
-	_       structs.HostLayout
-	Netns   uint32
-	Ifindex uint32
-	Cc      [16]uint8
+	_           structs.HostLayout
+	NetnsCookie uint64
+	Ifindex     uint32
+	Pad         uint32
+	Cc          [16]uint8
 }
 
 // Names of all BPF objects in the ELF.

@@ -3,9 +3,12 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -25,6 +28,7 @@ type verdict struct {
 	Works bool   `json:"works"`
 	Why   string `json:"why,omitempty"`
 	err   error
+	kind  catalog.Kind
 }
 
 func newDoctorCommand() *cobra.Command {
@@ -36,20 +40,23 @@ func newDoctorCommand() *cobra.Command {
 attaches nothing. It fails if one of the algorithms cannot run here.`,
 		ValidArgsFunction: completeNames,
 		RunE: func(c *cobra.Command, names []string) error {
-			d, err := diagnose(names)
+			d, err := diagnose(c.Context(), names)
 			if err != nil {
 				return err
 			}
 			if asJSON {
 				err = writeJSON(c.OutOrStdout(), d)
 			} else {
-				err = d.print(c)
+				err = d.print(c.OutOrStdout())
+			}
+			if err != nil {
+				return err
 			}
 			for _, v := range d.Algorithms {
 				err = errors.Join(err, v.err)
 			}
 			if err != nil {
-				return &summary{errors.New("not every algorithm can run here; see above"), err}
+				return reported{err}
 			}
 			return nil
 		},
@@ -58,34 +65,25 @@ attaches nothing. It fails if one of the algorithms cannot run here.`,
 	return c
 }
 
-// summary says one line and stays what its cause is.
-type summary struct {
-	error
-	cause error
-}
-
-func (s *summary) Unwrap() error { return s.cause }
-
-func diagnose(names []string) (diagnosis, error) {
+func diagnose(ctx context.Context, names []string) (diagnosis, error) {
 	d := diagnosis{Kernel: loader.Release(), Features: loader.Probe(catalog.CC)}
 	for _, f := range loader.Probe(catalog.Sched) {
 		if !slices.Contains(d.Features, f) {
 			d.Features = append(d.Features, f)
 		}
 	}
-	entries := catalog.Entries
-	if len(names) > 0 {
-		entries = nil
-		for _, name := range names {
-			e, err := find(name)
-			if err != nil {
-				return d, err
-			}
-			entries = append(entries, e)
-		}
+	entries, err := findAll(names)
+	if err != nil {
+		return d, err
+	}
+	if len(names) == 0 {
+		entries = catalog.Entries
 	}
 	for _, e := range entries {
-		v := verdict{Name: e.ID(), err: loader.Check(e)}
+		if ctx.Err() != nil {
+			return d, context.Cause(ctx)
+		}
+		v := verdict{Name: e.ID(), err: loader.Check(e), kind: e.Kind}
 		v.Works = v.err == nil
 		if v.err != nil {
 			v.Why = v.err.Error()
@@ -95,8 +93,8 @@ func diagnose(names []string) (diagnosis, error) {
 	return d, nil
 }
 
-func (d diagnosis) print(c *cobra.Command) error {
-	t := tabwriter.NewWriter(c.OutOrStdout(), 0, 0, 2, ' ', 0)
+func (d diagnosis) print(w io.Writer) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(t, "KERNEL %s\n", d.Kernel)
 	for _, f := range d.Features {
 		state := "yes"
@@ -109,12 +107,49 @@ func (d diagnosis) print(c *cobra.Command) error {
 		fmt.Fprintf(t, "%s\t%s\n", f.Name, state)
 	}
 	fmt.Fprintln(t, "\t\nALGORITHM\tCAN BE ATTACHED")
+	work := 0
 	for _, v := range d.Algorithms {
-		state := "yes"
-		if !v.Works {
-			state = "no: " + v.Why
+		state := "no"
+		if v.Works {
+			state = "yes"
+			work++
 		}
 		fmt.Fprintf(t, "%s\t%s\n", v.Name, state)
 	}
-	return t.Flush()
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintf(w, "\n%d of %d can run here\n", work, len(d.Algorithms))
+	d.printReasons(w)
+	return nil
+}
+
+// printReasons says once why algorithms cannot run, for all with the same reason.
+func (d diagnosis) printReasons(w io.Writer) {
+	var reasons []string
+	for _, v := range d.Algorithms {
+		if !v.Works && !slices.Contains(reasons, v.Why) {
+			reasons = append(reasons, v.Why)
+		}
+	}
+	for _, why := range reasons {
+		var who []string
+		for _, k := range []catalog.Kind{catalog.CC, catalog.Sched} {
+			names, all := []string{}, 0
+			for _, v := range d.Algorithms {
+				if v.kind != k {
+					continue
+				}
+				all++
+				if v.Why == why {
+					names = append(names, v.Name)
+				}
+			}
+			if len(names) == all && all > 1 {
+				names = []string{"the " + k.Noun() + "s"}
+			}
+			who = append(who, names...)
+		}
+		fmt.Fprintf(w, "%s: %s\n", strings.Join(who, ", "), why)
+	}
 }

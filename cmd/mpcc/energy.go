@@ -4,11 +4,10 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
-	"math"
-	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,9 +15,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/mpcc/mpcc/bpf/obj"
+	"github.com/mpcc/mpcc/internal/netns"
 	"github.com/mpcc/mpcc/loader"
 	"github.com/mpcc/mpcc/pkg/energy"
+	"github.com/mpcc/mpcc/pkg/telemetry"
 )
 
 func newEnergyCommand() *cobra.Command {
@@ -57,19 +57,13 @@ func profileFlags(c *cobra.Command) func() ([]energy.Profile, error) {
 	}
 }
 
-func netnsFlag(c *cobra.Command) func() (loader.Netns, error) {
-	var name string
-	c.Flags().StringVarP(&name, "netns", "n", "", "network namespace of the interface (as ip netns names it)")
-	return func() (loader.Netns, error) {
-		if name == "" {
-			return loader.CurrentNetns()
-		}
-		return loader.NamedNetns(name)
-	}
+func netnsFlag(c *cobra.Command, name *string) {
+	c.Flags().StringVarP(name, "netns", "n", "", "network namespace of the interface (as ip netns names it)")
 }
 
 func newEnergySetCommand() *cobra.Command {
 	var uplink, downlink, base float64
+	var at loader.Interface
 	c := &cobra.Command{
 		Use:   "set IFACE [PROFILE]",
 		Short: "Give an interface a power profile",
@@ -82,7 +76,8 @@ func newEnergySetCommand() *cobra.Command {
 	c.Flags().Float64Var(&uplink, "uplink", 0, "sending, in mW/Mbps; overrides the profile's")
 	c.Flags().Float64Var(&downlink, "downlink", 0, "receiving, in mW/Mbps; overrides the profile's")
 	c.Flags().Float64Var(&base, "base", 0, "while active, in mW; overrides the profile's")
-	netns, profiles := netnsFlag(c), profileFlags(c)
+	netnsFlag(c, &at.Netns)
+	profiles := profileFlags(c)
 	c.RunE = func(c *cobra.Command, given []string) error {
 		p := energy.Profile{Name: "of your own"}
 		own := c.Flags().Changed("uplink") && c.Flags().Changed("downlink") && c.Flags().Changed("base")
@@ -108,15 +103,22 @@ func newEnergySetCommand() *cobra.Command {
 			}
 		}
 		if err := p.Complete(); err != nil {
+			if missing := (*energy.MissingError)(nil); errors.As(err, &missing) {
+				return usageError("profile %s has no published %s; give yours: --%s N (%s)",
+					missing.Profile, missing.Key, flagOf(missing.Key), missing.Unit)
+			}
 			return usageErr{err}
 		}
-		key, err := interfaceKey(netns, given[0])
-		if err != nil {
-			return err
-		}
-		return loader.SetProfile(key, toMap(p))
+		at.Name = given[0]
+		return loader.SetProfile(c.Context(), at, loader.Profile{Uplink: *p.Uplink, Downlink: *p.Downlink, Base: *p.Base})
 	}
 	return c
+}
+
+// flagOf is the flag that gives a figure of one's own: uplink for uplink_mw_per_mbps.
+func flagOf(key string) string {
+	name, _, _ := strings.Cut(key, "_")
+	return name
 }
 
 func completeProfiles(_ *cobra.Command, given []string, prefix string) ([]string, cobra.ShellCompDirective) {
@@ -137,59 +139,20 @@ func newEnergyUnsetCommand() *cobra.Command {
 		Short: "Take an interface's power profile away",
 		Args:  args(cobra.ExactArgs(1)),
 	}
-	netns := netnsFlag(c)
-	c.RunE = func(_ *cobra.Command, given []string) error {
-		key, err := interfaceKey(netns, given[0])
-		if err != nil {
-			return err
-		}
-		return loader.DeleteProfile(key)
+	var at loader.Interface
+	netnsFlag(c, &at.Netns)
+	c.RunE = func(c *cobra.Command, given []string) error {
+		at.Name = given[0]
+		return loader.DeleteProfile(c.Context(), at)
 	}
 	return c
 }
 
-// interfacesOf lists a namespace's interfaces.
-func interfacesOf(ns loader.Netns) (list []net.Interface, err error) {
-	err = ns.Do(func() error {
-		list, err = net.Interfaces()
-		return err
-	})
-	return list, err
-}
-
-func interfaceKey(netns func() (loader.Netns, error), name string) (obj.MapsMpccEnergyKey, error) {
-	var key obj.MapsMpccEnergyKey
-	ns, err := netns()
-	if err != nil {
-		return key, err
-	}
-	list, err := interfacesOf(ns)
-	if err != nil {
-		return key, err
-	}
-	var names []string
-	for _, i := range list {
-		if i.Name == name {
-			return obj.MapsMpccEnergyKey{Netns: uint32(ns.Inode), Ifindex: uint32(i.Index)}, nil
-		}
-		names = append(names, i.Name)
-	}
-	return key, fmt.Errorf("%s has no interface %s; it has %s", ns, name, strings.Join(names, ", "))
-}
-
-// toMap brings a complete profile into the units of the map.
-func toMap(p energy.Profile) obj.MapsMpccEnergyProfile {
-	micro := func(milli *float64) uint32 { return uint32(math.Round(*milli * 1000)) }
-	return obj.MapsMpccEnergyProfile{
-		UpUwPerMbps: micro(p.Uplink), DownUwPerMbps: micro(p.Downlink), BaseUw: micro(p.Base),
-	}
-}
-
 // priced is an interface that has a profile.
 type priced struct {
-	Interface string  `json:"interface"` // "" where its namespace has no name
+	Interface string  `json:"interface"`
 	Ifindex   uint32  `json:"ifindex"`
-	Netns     uint32  `json:"netns"` // inode number
+	Netns     uint64  `json:"netns"` // inode number
 	NetnsName string  `json:"netns_name,omitempty"`
 	Uplink    float64 `json:"uplink_mw_per_mbps"`
 	Downlink  float64 `json:"downlink_mw_per_mbps"`
@@ -206,22 +169,23 @@ func newEnergyShowCommand() *cobra.Command {
 		Args:  args(cobra.NoArgs),
 	}
 	c.Flags().BoolVarP(&asJSON, "json", "j", false, "write JSON")
-	netns, profiles := netnsFlag(c), profileFlags(c)
+	var name string
+	netnsFlag(c, &name)
+	profiles := profileFlags(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		known, err := profiles()
 		if err != nil {
 			return err
 		}
-		interfaces, err := pricedInterfaces(known)
+		interfaces, err := pricedInterfaces(c.Context(), known)
 		if err != nil {
 			return err
 		}
-		if c.Flags().Changed("netns") {
-			ns, err := netns()
-			if err != nil {
+		if name != "" {
+			if _, err := netns.Named(name); err != nil {
 				return err
 			}
-			interfaces = slices.DeleteFunc(interfaces, func(i priced) bool { return uint64(i.Netns) != ns.Inode })
+			interfaces = slices.DeleteFunc(interfaces, func(i priced) bool { return i.NetnsName != name })
 		}
 		if asJSON {
 			return writeJSON(c.OutOrStdout(), map[string]any{"profiles": known, "interfaces": interfaces})
@@ -232,28 +196,22 @@ func newEnergyShowCommand() *cobra.Command {
 }
 
 // pricedInterfaces lists the interfaces that have a profile, in all namespaces.
-func pricedInterfaces(known []energy.Profile) ([]priced, error) {
+func pricedInterfaces(ctx context.Context, known []energy.Profile) ([]priced, error) {
 	list := []priced{}
-	maps, err := loader.OpenMaps()
+	source, err := telemetry.Open()
 	if errors.Is(err, loader.ErrNotLoaded) {
 		return list, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	defer maps.Close()
-	set, err := maps.Profiles()
-	if err != nil {
-		return nil, err
-	}
-	names := loader.NetnsNames()
-	for key, p := range set {
+	defer source.Close()
+	set, err := source.Profiles(ctx)
+	for _, p := range set {
 		i := priced{
-			Ifindex: key.Ifindex, Netns: key.Netns, NetnsName: names[uint64(key.Netns)],
-			Uplink: float64(p.UpUwPerMbps) / 1000, Downlink: float64(p.DownUwPerMbps) / 1000,
-			Base: float64(p.BaseUw) / 1000, Source: "your own figures",
+			Interface: p.Interface, Ifindex: p.Ifindex, Netns: p.Netns, NetnsName: p.NetnsName,
+			Uplink: p.Uplink, Downlink: p.Downlink, Base: p.Base, Source: "your own figures",
 		}
-		i.Interface = interfaceName(uint64(i.Netns), i.NetnsName, i.Ifindex)
 		// The map keeps figures, not names.
 		for _, k := range known {
 			if k.Complete() == nil && *k.Uplink == i.Uplink && *k.Downlink == i.Downlink && *k.Base == i.Base {
@@ -263,31 +221,7 @@ func pricedInterfaces(known []energy.Profile) ([]priced, error) {
 		}
 		list = append(list, i)
 	}
-	slices.SortFunc(list, func(a, b priced) int {
-		return cmp.Or(cmp.Compare(a.Netns, b.Netns), cmp.Compare(a.Ifindex, b.Ifindex))
-	})
-	return list, nil
-}
-
-// interfaceName looks an interface up in its namespace; "" unless that is this one or has a name.
-func interfaceName(netns uint64, netnsName string, ifindex uint32) string {
-	ns, err := loader.CurrentNetns()
-	if netnsName != "" {
-		ns, err = loader.NamedNetns(netnsName)
-	}
-	if err != nil || ns.Inode != netns {
-		return ""
-	}
-	list, err := interfacesOf(ns)
-	if err != nil {
-		return ""
-	}
-	for _, known := range list {
-		if known.Index == int(ifindex) {
-			return known.Name
-		}
-	}
-	return ""
+	return list, err
 }
 
 func printEnergy(w io.Writer, known []energy.Profile, interfaces []priced) error {
@@ -310,9 +244,9 @@ func printEnergy(w io.Writer, known []energy.Profile, interfaces []priced) error
 		fmt.Fprintln(t, "\nINTERFACE\tUPLINK mW/Mbps\tDOWNLINK mW/Mbps\tBASE mW\tNETNS\tPROFILE\tSOURCE")
 	}
 	for _, i := range interfaces {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", cmp.Or(i.Interface, fmt.Sprintf("ifindex %d", i.Ifindex)),
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", i.Interface,
 			figure(&i.Uplink), figure(&i.Downlink), figure(&i.Base),
-			cmp.Or(i.NetnsName, strconv.FormatUint(uint64(i.Netns), 10)), cmp.Or(i.Profile, "-"), i.Source)
+			cmp.Or(i.NetnsName, strconv.FormatUint(i.Netns, 10)), cmp.Or(i.Profile, "-"), i.Source)
 	}
 	if err := t.Flush(); err != nil {
 		return err

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -22,9 +23,14 @@ algorithm's own bytecode on them in the kernel, and writes what it decides for e
 of a congestion control the increase per acknowledged segment and the window after a
 loss, in packets, and the quantity that couples the subflows; of a packet scheduler,
 which subflow sends.`,
-		Example:           `  echo '{"subflows":[{"cwnd":10,"srtt_us":50000},{"cwnd":20,"srtt_us":100000}]}' | mpcc eval lia`,
-		Args:              args(cobra.RangeArgs(1, 2)),
-		ValidArgsFunction: completeNames,
+		Example: `  echo '{"subflows":[{"cwnd":10,"srtt_us":50000},{"cwnd":20,"srtt_us":100000}]}' | mpcc eval lia`,
+		Args:    args(cobra.RangeArgs(1, 2)),
+		ValidArgsFunction: func(c *cobra.Command, given []string, prefix string) ([]string, cobra.ShellCompDirective) {
+			if len(given) > 0 {
+				return nil, cobra.ShellCompDirectiveDefault // a file
+			}
+			return completeNames(c, given, prefix)
+		},
 		RunE: func(c *cobra.Command, names []string) error {
 			e, err := find(names[0])
 			if err != nil {
@@ -43,7 +49,7 @@ which subflow sends.`,
 				defer f.Close()
 				in = f
 			}
-			input, err := io.ReadAll(in)
+			input, err := readAll(c.Context(), in)
 			if err != nil {
 				return err
 			}
@@ -62,4 +68,21 @@ which subflow sends.`,
 	}
 	c.Flags().StringArrayVar(&set, "set", nil, "set a tunable, name=value; mpcc list -v shows them")
 	return c
+}
+
+// readAll is io.ReadAll, and ends with ctx: nobody may ever write to a terminal.
+func readAll(ctx context.Context, in io.Reader) ([]byte, error) {
+	var text []byte
+	done := make(chan error, 1)
+	go func() {
+		var err error
+		text, err = io.ReadAll(in)
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		return text, err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
 }

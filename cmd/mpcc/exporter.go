@@ -16,7 +16,7 @@ import (
 )
 
 func newExporterCommand() *cobra.Command {
-	config := exporter.Config{Version: version, Options: exporter.Options{Read: telemetry.Take, Sys: "/sys"}}
+	config := exporter.Config{Version: version, Options: exporter.Options{Sys: "/sys"}}
 	c := &cobra.Command{
 		Use:   "exporter",
 		Short: "Serve what the maps hold to Prometheus",
@@ -32,6 +32,7 @@ It gives up all its capabilities once it listens. It has to stay root: the maps 
 			config.Log = slog.New(slog.NewTextHandler(c.ErrOrStderr(), nil))
 			ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, unix.SIGTERM)
 			defer stop()
+			config.Read = func() (*telemetry.Snapshot, error) { return telemetry.Take(ctx) }
 			return exporter.Run(ctx, config)
 		},
 	}

@@ -4,11 +4,13 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/mpcc/mpcc/bpf/catalog"
+	"github.com/mpcc/mpcc/internal/netns"
 	"github.com/mpcc/mpcc/loader"
 )
 
@@ -16,142 +18,204 @@ func newLoadCommand() *cobra.Command {
 	var o loader.Options
 	var set []string
 	c := &cobra.Command{
-		Use:   "load NAME",
-		Short: "Attach an algorithm to the kernel under its own name",
-		Long: `load attaches the algorithm and pins it under /sys/fs/bpf/mpcc, so that it stays
+		Use:   "load NAME...",
+		Short: "Attach algorithms to the kernel under their own names",
+		Long: `load attaches the algorithms and pins them under /sys/fs/bpf/mpcc, so that they stay
 after mpcc has ended. The name of a congestion control is then what sysctl
 net.ipv4.tcp_congestion_control, ip route … congctl and setsockopt(TCP_CONGESTION) take;
 that of a packet scheduler what sysctl net.mptcp.scheduler takes. Where both have the
-name, say cc/NAME or sched/NAME. Loading what is loaded is fine.`,
-		Example:           "  mpcc load dts\n  mpcc load olia --default --netns wan1,wan2\n  mpcc load olia --set metric=square\n  mpcc load sched/cdd --default",
-		Args:              args(cobra.ExactArgs(1)),
+name, say cc/NAME or sched/NAME. Loading what is loaded is fine. Where /sys/fs/bpf is no
+BPF file system, load mounts one.
+
+The first algorithm comes with the maps that all share. They have room for so many live
+subflows as --max-subflows says, and for half as many connections under packet schedulers;
+without it, for one subflow for each 64 KiB of the machine's memory (1024 to 262144).`,
+		Example:           "  mpcc load dts\n  mpcc load olia minrtt --default --netns wan1,wan2\n  mpcc load olia --set metric=square\n  mpcc load sched/cdd --default",
+		Args:              args(cobra.MinimumNArgs(1)),
 		ValidArgsFunction: completeNames,
 		RunE: func(c *cobra.Command, names []string) error {
-			e, err := find(names[0])
+			entries, err := prepare(names, set, &o.Set)
 			if err != nil {
-				return err
-			}
-			if o.Set, err = settings(set); err != nil {
 				return err
 			}
 			if len(o.Netns) > 0 && !o.Default {
 				return usageError("--netns names where --default applies; say --default too")
 			}
-			loaded, err := loader.Load(e, o)
-			if err != nil {
-				return err
-			}
-			out := c.OutOrStdout()
-			switch {
-			case o.DryRun:
-				fmt.Fprintf(out, "%s: the kernel accepts it; nothing was attached\n", e)
-				return nil
-			case loaded:
-				fmt.Fprintf(out, "%s: loaded\n", e)
-			default:
-				fmt.Fprintf(out, "%s: was loaded already\n", e)
-			}
 			if o.Default {
-				where := "this network namespace"
-				if len(o.Netns) > 0 {
-					where = strings.Join(o.Netns, ", ")
+				if err := oneOfEachKind(entries); err != nil {
+					return err
 				}
-				fmt.Fprintf(out, "%s: default of %s\n", e, where)
+			}
+			for _, e := range entries {
+				done, err := loader.Load(c.Context(), e, o)
+				reportLoaded(c.OutOrStdout(), e, o, done, err)
+				if err != nil {
+					return err
+				}
 			}
 			return nil
 		},
 	}
-	addLoadFlags(c, &o, &set)
-	c.Flags().BoolVar(&o.Default, "default", false, "make it the default of the network namespace")
+	addLoadFlags(c, &o.DryRun, &set)
+	c.Flags().BoolVar(&o.Default, "default", false, "make them the defaults of the network namespace")
 	c.Flags().StringSliceVar(&o.Netns, "netns", nil, "with --default: these namespaces of ip netns, not the own")
+	c.Flags().IntVar(&o.MaxSubflows, "max-subflows", 0, "live subflows that the maps have room for; 0 is by the machine's memory")
 	return c
 }
 
-func addLoadFlags(c *cobra.Command, o *loader.Options, set *[]string) {
+func addLoadFlags(c *cobra.Command, dryRun *bool, set *[]string) {
 	c.Flags().StringArrayVar(set, "set", nil, "set a tunable, name=value; mpcc list -v shows them")
-	c.Flags().BoolVar(&o.DryRun, "dry-run", false, "have the kernel verify it, change nothing")
+	c.Flags().BoolVar(dryRun, "dry-run", false, "have the kernel verify it, change nothing")
+}
+
+// prepare finds the algorithms, and makes sure that each of them can be given the tunables, before
+// anything is done with one.
+func prepare(names, set []string, tunables *map[string]string) ([]catalog.Entry, error) {
+	entries, err := findAll(names)
+	if err != nil {
+		return nil, err
+	}
+	if *tunables, err = settings(set); err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		if err := loader.CheckTunables(e, *tunables); err != nil {
+			return nil, err
+		}
+	}
+	return entries, nil
+}
+
+// oneOfEachKind refuses two that cannot both be the default.
+func oneOfEachKind(entries []catalog.Entry) error {
+	first := map[catalog.Kind]catalog.Entry{}
+	for _, e := range entries {
+		if other, two := first[e.Kind]; two {
+			return usageError("--default: %s and %s are both a %s; a namespace has one as its default", other, e, e.Kind.Noun())
+		}
+		first[e.Kind] = e
+	}
+	return nil
+}
+
+// reportLoaded tells what Load did, perhaps before it failed.
+func reportLoaded(w io.Writer, e catalog.Entry, o loader.Options, done loader.Attached, err error) {
+	if done.Mounted {
+		fmt.Fprintln(w, "mounted a BPF file system at /sys/fs/bpf")
+	}
+	room := roomOf(done.Maps)
+	switch {
+	case done.NewMaps && done.New:
+		fmt.Fprintf(w, "maps: %s\n", room)
+	case err == nil && !o.DryRun && o.MaxSubflows != 0 && o.MaxSubflows != done.Maps.Subflows:
+		fmt.Fprintf(w, "maps: there already, and stay as they are: %s; mpcc unload --all removes them\n", room)
+	}
+	switch {
+	case done.New:
+		fmt.Fprintf(w, "%s: loaded\n", e)
+	case err != nil:
+	case o.DryRun:
+		fmt.Fprintf(w, "%s: the kernel accepts it; nothing was attached\n", e)
+	default:
+		fmt.Fprintf(w, "%s: was loaded already\n", e)
+	}
+	if err == nil && o.Default && !o.DryRun {
+		where := "this network namespace"
+		if len(o.Netns) > 0 {
+			where = strings.Join(o.Netns, ", ")
+		}
+		fmt.Fprintf(w, "%s: default of %s\n", e, where)
+	}
+}
+
+func roomOf(c loader.Capacity) string {
+	return fmt.Sprintf("room for %d subflows and %d connections of schedulers, at most %s of memory",
+		c.Subflows, c.Connections, size(c.Bytes))
 }
 
 func newSwitchCommand() *cobra.Command {
-	var o loader.Options
+	var o loader.SwitchOptions
 	var set []string
 	c := &cobra.Command{
-		Use:   "switch NAME",
-		Short: "Replace a loaded algorithm's programs in one step",
+		Use:   "switch NAME...",
+		Short: "Replace loaded algorithms' programs, each in one step",
 		Long: `switch puts this mpcc's programs, with the tunables given, in the place of those that
 are loaded under the name. The name is there throughout; new connections get the new
 programs, live ones keep theirs. Tunables that are not given have their defaults.`,
-		Args:              args(cobra.ExactArgs(1)),
+		Args:              args(cobra.MinimumNArgs(1)),
 		ValidArgsFunction: completeNames,
 		RunE: func(c *cobra.Command, names []string) error {
-			e, err := find(names[0])
+			entries, err := prepare(names, set, &o.Set)
 			if err != nil {
 				return err
 			}
-			if o.Set, err = settings(set); err != nil {
-				return err
+			for _, e := range entries {
+				if err := loader.Switch(c.Context(), e, o); err != nil {
+					return err
+				}
+				if o.DryRun {
+					fmt.Fprintf(c.OutOrStdout(), "%s: the kernel accepts it; nothing was switched\n", e)
+				} else {
+					fmt.Fprintf(c.OutOrStdout(), "%s: switched; live connections keep the programs they have\n", e)
+				}
 			}
-			if err := loader.Switch(e, o); err != nil {
-				return err
-			}
-			if o.DryRun {
-				fmt.Fprintf(c.OutOrStdout(), "%s: the kernel accepts it; nothing was switched\n", e)
-				return nil
-			}
-			fmt.Fprintf(c.OutOrStdout(), "%s: switched; live connections keep the programs they have\n", e)
 			return nil
 		},
 	}
-	addLoadFlags(c, &o, &set)
+	addLoadFlags(c, &o.DryRun, &set)
 	return c
 }
 
 func newUnloadCommand() *cobra.Command {
 	var all bool
 	c := &cobra.Command{
-		Use:   "unload NAME | --all",
-		Short: "Take an algorithm away again",
+		Use:   "unload NAME... | --all",
+		Short: "Take algorithms away again",
 		Long: `unload first gives every network namespace that has the algorithm as its default the
 former one back, then detaches. Live connections run the programs until they close. With
 --all the live state, the totals and the energy profiles go too, even while such
 connections last.`,
 		Args: func(_ *cobra.Command, names []string) error {
-			if all == (len(names) == 1) || len(names) > 1 {
-				return usageError("name one algorithm, or say --all")
+			if all == (len(names) > 0) {
+				return usageError("name the algorithms, or say --all")
 			}
 			return nil
 		},
 		ValidArgsFunction: completeNames,
 		RunE: func(c *cobra.Command, names []string) error {
 			if all {
-				unloaded, err := loader.UnloadAll()
+				unloaded, err := loader.UnloadAll(c.Context())
 				for _, u := range unloaded {
-					reportUnloaded(c, u)
+					reportUnloaded(c.OutOrStdout(), u)
 				}
 				if len(unloaded) == 0 && err == nil {
 					fmt.Fprintln(c.OutOrStdout(), "nothing was loaded")
 				}
 				return err
 			}
-			e, err := find(names[0])
+			entries, err := findAll(names)
 			if err != nil {
 				return err
 			}
-			u, err := loader.Unload(e)
-			if u.Name != "" {
-				reportUnloaded(c, u)
+			for _, e := range entries {
+				u, err := loader.Unload(c.Context(), e)
+				if u.Name != "" {
+					reportUnloaded(c.OutOrStdout(), u)
+				}
+				if err != nil {
+					return err
+				}
 			}
-			return err
+			return nil
 		},
 	}
 	c.Flags().BoolVar(&all, "all", false, "unload whatever is loaded, remove the maps")
 	return c
 }
 
-func reportUnloaded(c *cobra.Command, u loader.Unloaded) {
-	out := c.OutOrStdout()
+func reportUnloaded(out io.Writer, u loader.Unloaded) {
 	for _, d := range u.Restored {
-		fmt.Fprintf(out, "%s: the default of %s is %s again\n", u.Name, d.Netns, d.Original)
+		fmt.Fprintf(out, "%s: the default of %s is %s again\n", u.Name, namespaceOf(d), d.Original)
 	}
 	what := "subflow"
 	if u.Kind == catalog.Sched {
@@ -166,3 +230,6 @@ func reportUnloaded(c *cobra.Command, u loader.Unloaded) {
 		fmt.Fprintf(out, "%s: unloaded; %d live %ss keep its programs until they close\n", u.Name, u.Live, what)
 	}
 }
+
+// namespaceOf says where a default is.
+func namespaceOf(d loader.Default) netns.NS { return netns.NS{Inode: d.Inode, Name: d.Netns} }

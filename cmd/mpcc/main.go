@@ -5,11 +5,14 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
+	"os/signal"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"github.com/mpcc/mpcc/internal/kmod"
 	"github.com/mpcc/mpcc/loader"
@@ -30,20 +33,30 @@ type usageErr struct{ error }
 
 func usageError(format string, args ...any) error { return usageErr{fmt.Errorf(format, args...)} }
 
+// reported is an error whose whole story the command has told already.
+type reported struct{ error }
+
+func (r reported) Unwrap() error { return r.error }
+
 func main() {
-	if err := run(os.Args[1:]); err != nil {
+	// The first signal asks the command to end in good order, the second one ends it.
+	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	if err := run(ctx, os.Args[1:]); err != nil {
 		os.Exit(exitCode(err))
 	}
 }
 
-func run(args []string) error {
+func run(ctx context.Context, args []string) error {
 	root := newRootCommand()
 	root.SetArgs(args)
-	err := root.Execute()
+	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return nil
 	}
-	fmt.Fprintln(os.Stderr, "mpcc:", err)
+	if !errors.As(err, new(reported)) {
+		fmt.Fprintln(os.Stderr, "mpcc:", err)
+	}
 	if debug, _ := root.PersistentFlags().GetBool("debug"); debug {
 		if log := loader.VerifierLog(err); log != "" {
 			fmt.Fprintln(os.Stderr, log)

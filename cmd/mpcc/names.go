@@ -5,6 +5,7 @@ package main
 import (
 	"encoding/json"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -21,11 +22,23 @@ func find(name string) (catalog.Entry, error) {
 	return e, nil
 }
 
-// completeNames completes algorithm names on the command line.
-func completeNames(_ *cobra.Command, given []string, prefix string) ([]string, cobra.ShellCompDirective) {
-	if len(given) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
+// findAll finds each of several names, once, before anything is done with one.
+func findAll(names []string) ([]catalog.Entry, error) {
+	var all []catalog.Entry
+	for _, name := range names {
+		e, err := find(name)
+		if err != nil {
+			return nil, err
+		}
+		if !slices.ContainsFunc(all, func(f catalog.Entry) bool { return f.ID() == e.ID() }) {
+			all = append(all, e)
+		}
 	}
+	return all, nil
+}
+
+// completeNames completes algorithm names on the command line.
+func completeNames(_ *cobra.Command, _ []string, prefix string) ([]string, cobra.ShellCompDirective) {
 	var names []string
 	for _, e := range catalog.Entries {
 		name := e.String()

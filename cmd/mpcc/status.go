@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"slices"
@@ -20,6 +21,7 @@ type status struct {
 	Kernel   string           `json:"kernel"`
 	Loaded   []string         `json:"loaded"`
 	Defaults []loader.Default `json:"defaults"`
+	Maps     loader.Capacity  `json:"maps"`
 	// Unpriced are interfaces without an energy profile that priced algorithms use just now.
 	Unpriced []unpriced `json:"unpriced"`
 	telemetry.Snapshot
@@ -44,7 +46,7 @@ share of the bytes, how many chose it to send something again, found no room in 
 (FULL), or found room and left it (REFUSED).`,
 		Args: args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
-			s, err := readStatus()
+			s, err := readStatus(c.Context())
 			if err != nil {
 				return err
 			}
@@ -58,7 +60,7 @@ share of the bytes, how many chose it to send something again, found no room in 
 	return c
 }
 
-func readStatus() (status, error) {
+func readStatus(ctx context.Context) (status, error) {
 	s := status{Kernel: loader.Release(), Loaded: []string{}, Unpriced: []unpriced{}}
 	loaded, err := loader.Loaded()
 	if err != nil {
@@ -67,7 +69,7 @@ func readStatus() (status, error) {
 	for _, e := range loaded {
 		s.Loaded = append(s.Loaded, e.ID())
 	}
-	if s.Defaults, err = loader.Defaults(); err != nil {
+	if s.Defaults, err = loader.Defaults(ctx); err != nil {
 		return s, err
 	}
 	source, err := telemetry.Open()
@@ -75,34 +77,17 @@ func readStatus() (status, error) {
 		return s, err
 	}
 	defer source.Close()
-	if s.Snapshot, err = source.Read(); err != nil {
+	if s.Maps, err = source.Capacity(); err != nil {
+		return s, err
+	}
+	if s.Snapshot, err = source.Read(ctx); err != nil {
 		return s, err
 	}
 	if len(s.Loaded)+len(s.Defaults)+len(s.Subflows)+len(s.Totals)+len(s.Connections)+len(s.SchedTotals) == 0 {
 		return s, loader.ErrNothingLoaded // the maps are there, with energy profiles or with nothing
 	}
-	s.nameInterfaces()
 	s.findUnpriced()
 	return s, nil
-}
-
-// nameInterfaces looks each interface that schedulers use up once.
-func (s *status) nameInterfaces() {
-	type place struct {
-		netns   uint64
-		ifindex uint32
-	}
-	names := map[place]string{}
-	for _, c := range s.Connections {
-		for i := range c.Subflows {
-			f := &c.Subflows[i]
-			at := place{c.Netns, f.Ifindex}
-			if _, known := names[at]; !known {
-				names[at] = interfaceName(c.Netns, c.NetnsName, f.Ifindex)
-			}
-			f.Interface = names[at]
-		}
-	}
 }
 
 // findUnpriced names each interface once for each algorithm that would want its price.
@@ -151,8 +136,9 @@ func (s status) print(w io.Writer) error {
 		if d.Original != "" {
 			was = fmt.Sprintf(" (was %s)", d.Original)
 		}
-		fmt.Fprintf(w, "%s is the default of %s%s\n", catalog.Short(d.Kind, d.Set), d.Netns, was)
+		fmt.Fprintf(w, "%s is the default of %s%s\n", catalog.Short(d.Kind, d.Set), namespaceOf(d), was)
 	}
+	fmt.Fprintf(w, "maps: %s\n", roomOf(s.Maps))
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	if len(s.Subflows) > 0 {
 		fmt.Fprintln(t, "\nTOKEN\tID\tCC\tIFACE\tPATH\tCWND\tSSTHRESH\tSRTT\tBASE RTT\tRATE\tRETRANS\tCOUPLING\tENERGY")

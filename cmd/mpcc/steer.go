@@ -3,12 +3,12 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"os/signal"
 	"slices"
 	"strconv"
@@ -46,7 +46,7 @@ userspace path manager (net.mptcp.pm_type=1) the flag is the single subflow's. d
   mpcc steer --dry-run`,
 		Args: args(cobra.NoArgs),
 	}
-	netns := netnsFlag(c)
+	netnsFlag(c, &config.Netns)
 	f := c.Flags()
 	f.Float64Var(&config.Objective.Lambda, "lambda", 0.001, "what a mJ counts against a Mbit/s; more saves more energy")
 	f.StringVar(&size, "size", "1M", "bytes of a transfer, with K, M or G for powers of 1024; more saves more energy")
@@ -65,13 +65,7 @@ userspace path manager (net.mptcp.pm_type=1) the flag is the single subflow's. d
 			return usageError("--lambda %g: give 0 or more", config.Objective.Lambda)
 		}
 		config.Objective.Size = bytes * 8 / 1e6
-		ns, err := netns()
-		if err != nil {
-			return err
-		}
 		out := c.OutOrStdout()
-		config.Netns, config.Enter = ns.Inode, ns.Do
-		config.Read = func() ([]telemetry.Subflow, map[uint32]steer.Tariff, error) { return readForSteer(ns) }
 		config.Log = slog.New(slog.NewTextHandler(c.ErrOrStderr(), nil))
 		config.Report = func(change steer.Change) {
 			if asJSON {
@@ -81,19 +75,27 @@ userspace path manager (net.mptcp.pm_type=1) the flag is the single subflow's. d
 			printChange(out, change)
 		}
 		if restore {
-			n, err := steer.Restore(config)
+			n, err := steer.Restore(c.Context(), config)
 			if err == nil && n == 0 && !asJSON {
 				fmt.Fprintln(out, "nothing to give back")
 			}
 			return err
 		}
-		if err := steerable(ns); err != nil {
+		if err := steerable(c.Context()); err != nil {
 			return err
 		}
 		// SIGPIPE comes where nobody reads the output any more.
-		ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, unix.SIGTERM, unix.SIGHUP, unix.SIGPIPE)
+		ctx, stop := signal.NotifyContext(c.Context(), unix.SIGHUP, unix.SIGPIPE)
 		defer stop()
-		return steer.Run(ctx, config)
+		err = steer.Run(ctx, config)
+		if errors.Is(err, steer.ErrNoProfile) {
+			where, option := "this network namespace", ""
+			if config.Netns != "" {
+				where, option = "network namespace "+config.Netns, " --netns "+config.Netns
+			}
+			return fmt.Errorf("no interface of %s has an energy profile; mpcc energy set IFACE PROFILE%s gives it one", where, option)
+		}
+		return err
 	}
 	return c
 }
@@ -113,64 +115,32 @@ func parseSize(text string) (float64, error) {
 	return n * scale, nil
 }
 
-// steerable makes sure that there is something to go by: live state and prices.
-func steerable(ns loader.Netns) error {
+// steerable makes sure that there is something to go by, or will be.
+func steerable(ctx context.Context) error {
 	loaded, err := loader.Loaded()
 	if err != nil {
 		return err
 	}
 	isCC := func(e catalog.Entry) bool { return e.Kind == catalog.CC }
-	subflows, tariffs, err := readForSteer(ns)
-	if err == nil && len(subflows) == 0 && !slices.ContainsFunc(loaded, isCC) {
+	if slices.ContainsFunc(loaded, isCC) {
+		return nil
+	}
+	snap, err := telemetry.Take(ctx)
+	switch {
+	case err != nil:
+		return err
+	case snap == nil:
+		err = loader.ErrNothingLoaded
+	case len(snap.Subflows) == 0:
 		err = fmt.Errorf("%w: a congestion control of mpcc, by whose sight steer goes; mpcc load NAME loads one", loader.ErrNotLoaded)
 	}
 	absent := func(f loader.Feature) bool { return !f.Present }
-	if errors.Is(err, loader.ErrNotLoaded) && slices.ContainsFunc(loader.Probe(catalog.CC), absent) {
+	if err != nil && slices.ContainsFunc(loader.Probe(catalog.CC), absent) {
 		// One is like the other where the kernel can run none.
 		err = loader.Check(catalog.Entries[slices.IndexFunc(catalog.Entries, isCC)])
 		return fmt.Errorf("steer goes by what mpcc's congestion controls see, and %w", err)
 	}
-	if err != nil {
-		return err
-	}
-	if len(tariffs) == 0 {
-		where := ""
-		if ns.Name != "" {
-			where = " --netns " + ns.Name
-		}
-		return fmt.Errorf("no interface of %s has an energy profile; mpcc energy set IFACE PROFILE%s gives it one", ns, where)
-	}
-	return nil
-}
-
-// readForSteer reads the maps, which may go and come back meanwhile.
-func readForSteer(ns loader.Netns) ([]telemetry.Subflow, map[uint32]steer.Tariff, error) {
-	source, err := telemetry.Open()
-	if err != nil {
-		return nil, nil, err
-	}
-	defer source.Close()
-	snap, err := source.Read()
-	if err != nil {
-		return nil, nil, err
-	}
-	var subflows []telemetry.Subflow
-	for _, f := range snap.Subflows {
-		if f.Netns == ns.Inode {
-			subflows = append(subflows, f)
-		}
-	}
-	profiles, err := source.Profiles()
-	if err != nil {
-		return nil, nil, err
-	}
-	tariffs := map[uint32]steer.Tariff{}
-	for _, p := range profiles {
-		if p.Netns == ns.Inode {
-			tariffs[p.Ifindex] = steer.Tariff{Slope: p.Uplink, Base: p.Base}
-		}
-	}
-	return subflows, tariffs, nil
+	return err
 }
 
 func printChange(w io.Writer, c steer.Change) {

@@ -43,12 +43,12 @@ func TestAnotherWaits(t *testing.T) {
 	if err := first.Unlock(); err != nil {
 		t.Fatal(err)
 	}
-	(<-second).Unlock()
+	_ = (<-second).Unlock()
 }
 
 func TestAWaitEndsWithItsContext(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
-	defer take(t, path).Unlock()
+	defer func(l *Lock) { _ = l.Unlock() }(take(t, path))
 	reason := errors.New("the user has had enough")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	time.AfterFunc(3*poll, func() { cancel(reason) })
@@ -67,7 +67,7 @@ func TestTheHolderIsNamed(t *testing.T) {
 		l := take(t, path)
 		fmt.Println("held")
 		time.Sleep(time.Minute)
-		l.Unlock()
+		_ = l.Unlock()
 	}
 	path := filepath.Join(t.TempDir(), "lock")
 	cmd := exec.Command(os.Args[0], "-test.run=^TestTheHolderIsNamed$")
@@ -79,8 +79,7 @@ func TestTheHolderIsNamed(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	defer cmd.Wait()
-	defer cmd.Process.Kill()
+	defer func() { _, _ = cmd.Process.Kill(), cmd.Wait() }()
 	if _, err := out.Read(make([]byte, 4)); err != nil {
 		t.Fatal(err)
 	}
@@ -90,8 +89,8 @@ func TestTheHolderIsNamed(t *testing.T) {
 		t.Errorf("error %v, want one with %q", err, want)
 	}
 	// The kernel drops the lock with the process.
-	cmd.Process.Kill()
-	take(t, path).Unlock()
+	_ = cmd.Process.Kill()
+	_ = take(t, path).Unlock()
 }
 
 func TestShared(t *testing.T) {
@@ -104,13 +103,13 @@ func TestShared(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	first.Unlock()
+	_ = first.Unlock()
 	var held *HeldError
 	if _, err := Try(path); !errors.As(err, &held) {
 		t.Errorf("taken while it is shared: %v", err)
 	}
-	second.Unlock()
-	take(t, path).Unlock()
+	_ = second.Unlock()
+	_ = take(t, path).Unlock()
 }
 
 // A file that the one before removes must not count: others lock the next one.
@@ -130,7 +129,7 @@ func TestARemovedFileDoesNotCount(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := <-next
-	defer l.Unlock()
+	defer func() { _ = l.Unlock() }()
 	opened, err := l.File().Stat()
 	if err != nil {
 		t.Fatal(err)
@@ -150,7 +149,7 @@ func TestWhetherThereIsAFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Unlock()
+	defer func() { _ = l.Unlock() }()
 	if _, err := Make(path); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("Make with a file: %v", err)
 	}
@@ -164,7 +163,7 @@ func TestOnlyTheOwnerMayOpen(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, path := range []string{filepath.Join(dir, "new"), old} {
-		defer take(t, path).Unlock()
+		defer func(l *Lock) { _ = l.Unlock() }(take(t, path))
 		st, err := os.Stat(path)
 		if err != nil || st.Mode().Perm() != 0o600 {
 			t.Errorf("%s has mode %v (%v), want 0600", path, st.Mode(), err)

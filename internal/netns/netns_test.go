@@ -33,7 +33,7 @@ func newNamed(t *testing.T, name string) (remove func()) {
 		t.Fatal(err)
 	}
 	remove = func() {
-		unix.Unmount(path, unix.MNT_DETACH)
+		_ = unix.Unmount(path, unix.MNT_DETACH)
 		os.Remove(path)
 	}
 	t.Cleanup(remove)

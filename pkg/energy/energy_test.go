@@ -3,6 +3,7 @@
 package energy
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -50,8 +51,9 @@ func TestCompleteNamesWhatIsMissing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const want = "profile wlan has no published uplink_mw_per_mbps; give yours: --uplink N (mW/Mbps)"
-	if err := p.Complete(); err == nil || err.Error() != want {
+	const want = "profile wlan has no published uplink_mw_per_mbps (mW/Mbps)"
+	var missing *MissingError
+	if err := p.Complete(); !errors.As(err, &missing) || missing.Key != "uplink_mw_per_mbps" || err.Error() != want {
 		t.Errorf("error %v, want %s", err, want)
 	}
 	p.Uplink = num(283.17)

@@ -20,7 +20,7 @@ type Zone struct {
 }
 
 // RAPL reads the processor's energy counters and follows them when they wrap. Readings have to come more
-// often than a counter wraps: some 40 minutes at 100 W.
+// often than a counter wraps: some 40 minutes at 100 W. Several goroutines may read.
 type RAPL struct {
 	sys sysfs.FS
 
@@ -32,7 +32,7 @@ type raplCounter struct {
 	last, sum uint64 // uJ
 }
 
-// NewRAPL looks in a /sys.
+// NewRAPL returns a RAPL that reads below sys, which is /sys. It is an error if that is no folder.
 func NewRAPL(sys string) (*RAPL, error) {
 	tree, err := sysfs.NewFS(sys)
 	if err != nil {
@@ -41,7 +41,8 @@ func NewRAPL(sys string) (*RAPL, error) {
 	return &RAPL{sys: tree, zones: map[string]*raplCounter{}}, nil
 }
 
-// Read reads every zone; none where the machine has no RAPL. With an error come the zones that could be read.
+// Read returns every zone; none where the machine has no RAPL. With an error come the zones that could be
+// read.
 func (r *RAPL) Read() ([]Zone, error) {
 	zones, err := sysfs.GetRaplZones(r.sys)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -88,7 +89,7 @@ type Battery struct {
 	Energy    *float64 // J, what is left
 }
 
-// Batteries reads the batteries of a /sys; none where there are none.
+// Batteries returns the batteries below sys, which is /sys; none where there are none.
 func Batteries(sys string) ([]Battery, error) {
 	tree, err := sysfs.NewFS(sys)
 	if err != nil {

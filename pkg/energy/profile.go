@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package energy knows what sending and receiving costs: the power profiles of radio interfaces, by
-// which the energy of a subflow is modelled, and the meters that this machine has.
+// Package energy knows what sending and receiving costs: the published power profiles of radio interfaces,
+// by which the energy of a subflow is modelled, and the meters that this machine has.
+//
+// The model is power = uplink × rate sent + downlink × rate received + base while the interface is active.
 package energy
 
 import (
@@ -23,9 +25,9 @@ var builtin []byte
 // Profile is what a kind of interface draws. A figure that was not published is nil.
 type Profile struct {
 	Name     string   `yaml:"name" json:"name"`
-	Uplink   *float64 `yaml:"uplink_mw_per_mbps" json:"uplink_mw_per_mbps"`     // sending, 0 to MaxSlope
-	Downlink *float64 `yaml:"downlink_mw_per_mbps" json:"downlink_mw_per_mbps"` // receiving, 0 to MaxSlope
-	Base     *float64 `yaml:"base_mw" json:"base_mw"`                           // while active, 0 to MaxBase
+	Uplink   *float64 `yaml:"uplink_mw_per_mbps" json:"uplink_mw_per_mbps"`     // sending, mW/Mbps; 0 to MaxSlope
+	Downlink *float64 `yaml:"downlink_mw_per_mbps" json:"downlink_mw_per_mbps"` // receiving, mW/Mbps; 0 to MaxSlope
+	Base     *float64 `yaml:"base_mw" json:"base_mw"`                           // while active, mW; 0 to MaxBase
 	// Tail lists the states the radio stays in after the last packet. They are recorded, not modelled.
 	Tail       []Tail   `yaml:"tail" json:"tail,omitempty"`
 	Source     string   `yaml:"source" json:"source"`
@@ -34,18 +36,18 @@ type Profile struct {
 
 // Tail is one state of a radio after the last packet.
 type Tail struct {
-	State   string   `yaml:"state" json:"state,omitempty"`
-	Power   *float64 `yaml:"mw" json:"mw"`
+	State   string   `yaml:"state" json:"state,omitempty"` // as the standard calls it
+	Power   *float64 `yaml:"mw" json:"mw"`                 // mW; nil where it was not published
 	Seconds float64  `yaml:"seconds" json:"seconds"`
 }
 
-// What the map that the programs read can hold: 32 bits of uW/Mbps and of uW.
+// The most that a figure may be: what the programs can hold, 32 bits of uW/Mbps and of uW.
 const (
 	MaxSlope = float64(math.MaxUint32) / 1000 // mW/Mbps
 	MaxBase  = float64(math.MaxUint32) / 1000 // mW
 )
 
-// Builtin lists the profiles that mpcc brings.
+// Builtin returns the profiles that mpcc brings, each with its source.
 func Builtin() []Profile {
 	profiles, err := Parse(builtin)
 	if err != nil {
@@ -54,7 +56,7 @@ func Builtin() []Profile {
 	return profiles
 }
 
-// ReadFile reads profiles of the user's own, written as profiles.yaml is.
+// ReadFile returns the profiles of a file of the user's own, as Parse reads it.
 func ReadFile(path string) ([]Profile, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -67,7 +69,8 @@ func ReadFile(path string) ([]Profile, error) {
 	return profiles, nil
 }
 
-// Parse reads profiles from YAML. Every profile needs a name of its own, a source and figures in range.
+// Parse returns the profiles of a YAML text, a list under "profiles:". It is an error if a profile has no
+// name of its own or no source, a figure out of range, or a key that Profile does not have.
 func Parse(text []byte) ([]Profile, error) {
 	var file struct {
 		Profiles []Profile `yaml:"profiles"`
@@ -100,16 +103,16 @@ func Parse(text []byte) ([]Profile, error) {
 
 // figure is one of the numbers the model needs.
 type figure struct {
-	key, flag, unit string
-	value           *float64
-	max             float64
+	key, unit string
+	value     *float64
+	max       float64
 }
 
 func (p Profile) figures() []figure {
 	return []figure{
-		{"uplink_mw_per_mbps", "--uplink", "mW/Mbps", p.Uplink, MaxSlope},
-		{"downlink_mw_per_mbps", "--downlink", "mW/Mbps", p.Downlink, MaxSlope},
-		{"base_mw", "--base", "mW", p.Base, MaxBase},
+		{"uplink_mw_per_mbps", "mW/Mbps", p.Uplink, MaxSlope},
+		{"downlink_mw_per_mbps", "mW/Mbps", p.Downlink, MaxSlope},
+		{"base_mw", "mW", p.Base, MaxBase},
 	}
 }
 
@@ -122,17 +125,29 @@ func (p Profile) check() error {
 	return nil
 }
 
-// Complete fails on a profile that lacks a figure the model needs, or has one out of range.
+// MissingError is the error of a profile without a figure that the model needs.
+type MissingError struct {
+	Profile string // its name
+	Key     string // of the figure, as in JSON and YAML
+	Unit    string
+}
+
+func (e *MissingError) Error() string {
+	return fmt.Sprintf("profile %s has no published %s (%s)", e.Profile, e.Key, e.Unit)
+}
+
+// Complete returns nil if the profile has all figures that the model needs, in range; a *MissingError if it
+// lacks one.
 func (p Profile) Complete() error {
 	for _, f := range p.figures() {
 		if f.value == nil {
-			return fmt.Errorf("profile %s has no published %s; give yours: %s N (%s)", p.Name, f.key, f.flag, f.unit)
+			return &MissingError{p.Name, f.key, f.unit}
 		}
 	}
 	return p.check()
 }
 
-// Find picks a profile by name.
+// Find returns the profile of a name; the error lists the names that there are.
 func Find(profiles []Profile, name string) (Profile, error) {
 	names := make([]string, len(profiles))
 	for i, p := range profiles {

@@ -27,11 +27,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mpcc/mpcc/bpf/catalog"
-	"github.com/mpcc/mpcc/bpf/obj"
 	"github.com/mpcc/mpcc/internal/experiment/lab"
 	"github.com/mpcc/mpcc/loader"
 	"github.com/mpcc/mpcc/pkg/mptcp"
 	"github.com/mpcc/mpcc/pkg/telemetry"
+	"github.com/mpcc/mpcc/test/checked"
 )
 
 const (
@@ -51,7 +51,7 @@ func child(webConfig string) int {
 	defer stop()
 	err := Run(ctx, Config{
 		Options: Options{
-			Read: telemetry.Take, MaxSeries: 1000, Sys: "/sys",
+			Read: func() (*telemetry.Snapshot, error) { return telemetry.Take(ctx) }, MaxSeries: 1000, Sys: "/sys",
 			Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
 		},
 		Listen: []string{address}, WebConfig: webConfig, Version: "test",
@@ -212,15 +212,15 @@ func load(t *testing.T) catalog.Entry {
 	if err != nil {
 		t.Fatal(err)
 	}
-	loaded, err := loader.Load(e, loader.Options{})
+	done, err := loader.Load(t.Context(), e, loader.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !loaded {
+	if !done.New {
 		t.Fatal("dts is loaded already: unload it first")
 	}
 	t.Cleanup(func() {
-		if _, err := loader.Unload(e); err != nil && !errors.Is(err, loader.ErrNotLoaded) {
+		if _, err := loader.Unload(context.Background(), e); err != nil && !errors.Is(err, loader.ErrNotLoaded) {
 			t.Error(err)
 		}
 	})
@@ -262,26 +262,14 @@ func twoPaths(t *testing.T) (sender, receiver *lab.Host, links [2]*lab.Link) {
 }
 
 // price sets an energy profile on a host's interface.
-func price(t *testing.T, host *lab.Host, iface string, p obj.MapsMpccEnergyProfile) {
+func price(t *testing.T, host *lab.Host, iface string, p loader.Profile) {
 	t.Helper()
-	ns, err := loader.NamedNetns(host.Namespace())
-	if err != nil {
-		t.Fatal(err)
-	}
-	var found *net.Interface
-	err = host.Do(func() (err error) {
-		found, err = net.InterfaceByName(iface)
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	key := obj.MapsMpccEnergyKey{Netns: uint32(ns.Inode), Ifindex: uint32(found.Index)}
-	if err := loader.SetProfile(key, p); err != nil {
+	at := loader.Interface{Netns: host.Namespace(), Name: iface}
+	if err := loader.SetProfile(t.Context(), at, p); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := loader.DeleteProfile(key); err != nil {
+		if err := loader.DeleteProfile(context.Background(), at); err != nil {
 			t.Error(err)
 		}
 	})
@@ -291,8 +279,8 @@ func price(t *testing.T, host *lab.Host, iface string, p obj.MapsMpccEnergyProfi
 func TestLiveConnection(t *testing.T) {
 	dts := load(t)
 	sender, receiver, links := twoPaths(t)
-	const upUW = 100_000 // per Mbps: 0.1 J for a Mbit
-	price(t, sender, links[0].Interface(sender), obj.MapsMpccEnergyProfile{UpUwPerMbps: upUW})
+	const uplink = 100 // mW/Mbps: 0.1 J for a Mbit
+	price(t, sender, links[0].Interface(sender), loader.Profile{Uplink: uplink})
 	exporter := start(t, sender, "")
 	if status, body := exporter.get(t, "/-/ready"); status != http.StatusOK {
 		t.Errorf("not ready: %d %s", status, body)
@@ -315,16 +303,16 @@ func TestLiveConnection(t *testing.T) {
 	}
 	defer ln.Close()
 	go func() {
-		conn, err := ln.Accept()
+		conn, err := ln.Accept(t.Context())
 		if err != nil {
 			return // the sender's error tells
 		}
 		defer conn.Close()
-		_, _ = mptcp.Receive(conn)
+		_, _ = checked.Receive(conn)
 	}()
 	var conn *net.TCPConn
 	err = sender.Do(func() (err error) {
-		conn, err = mptcp.Dial(t.Context(), netip.AddrPortFrom(links[0].Addr(receiver), ln.Addr().Port()), dts.Name)
+		conn, err = mptcp.Dial(t.Context(), netip.AddrPortFrom(links[0].Addr(receiver), ln.Addr().Port()), mptcp.Options{CC: dts.Name})
 		return err
 	})
 	if err != nil {
@@ -334,7 +322,7 @@ func TestLiveConnection(t *testing.T) {
 	const size = 30 << 20
 	sent := make(chan error, 1)
 	go func() {
-		_, err := mptcp.Send(conn, mptcp.Transfer{Bytes: size, Seed: 1})
+		_, err := checked.Send(conn, checked.Transfer{Bytes: size, Seed: 1})
 		sent <- err
 	}()
 
@@ -416,7 +404,7 @@ func TestLiveConnection(t *testing.T) {
 			}
 			continue
 		}
-		want := (value("mpcc_acked_bytes_total") + value("mpcc_retransmitted_bytes_total")) * 8 / 1e6 * upUW / 1e6
+		want := (value("mpcc_acked_bytes_total") + value("mpcc_retransmitted_bytes_total")) * 8 / 1e6 * uplink / 1e3
 		if got := energy.GetCounter().GetValue(); got < 0.99*want || got > 1.01*want {
 			t.Errorf("%s: %g J, want %g J", where, got, want)
 		}
@@ -440,7 +428,7 @@ func TestMapsGoAndComeBack(t *testing.T) {
 	if lost() != 1 {
 		t.Error("nothing shown while dts is loaded")
 	}
-	if _, err := loader.Unload(dts); err != nil {
+	if _, err := loader.Unload(t.Context(), dts); err != nil {
 		t.Fatal(err)
 	}
 	s := exporter.scrape(t)
@@ -453,7 +441,7 @@ func TestMapsGoAndComeBack(t *testing.T) {
 	if status, body := exporter.get(t, "/-/ready"); status != http.StatusOK {
 		t.Errorf("not ready though nothing is loaded: %d %s", status, body)
 	}
-	if _, err := loader.Load(dts, loader.Options{}); err != nil {
+	if _, err := loader.Load(t.Context(), dts, loader.Options{}); err != nil {
 		t.Fatal(err)
 	}
 	if lost() != 1 {

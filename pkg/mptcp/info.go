@@ -28,7 +28,7 @@ type Info struct {
 type Subflow struct {
 	ID            uint32 // numbered by the kernel as they come; not the address id
 	Local, Remote netip.AddrPort
-	TCP           unix.TCPInfo
+	TCP           unix.TCPInfo // the kernel's struct tcp_info, with its units
 }
 
 // maxSubflows is the most the in-kernel path manager makes, and the first.
@@ -68,10 +68,11 @@ type subflowInfo struct {
 // optFullInfo is MPTCP_FULL_INFO of linux/mptcp.h.
 const optFullInfo = 4
 
-// ReadInfo reads the connection and all its subflows at one moment. It needs
-// Linux 6.6, and a connection that has not fallen back to TCP.
+// ReadInfo returns the state of the connection and of all its subflows at one
+// moment. It is an error on a kernel before Linux 6.6, and if the connection has
+// fallen back to TCP.
 func ReadInfo(conn *net.TCPConn) (Info, error) {
-	if is, err := IsMPTCP(conn); err != nil || !is {
+	if is, err := conn.MultipathTCP(); err != nil || !is {
 		if err == nil {
 			err = errors.New("the connection has fallen back to TCP")
 		}
@@ -145,7 +146,8 @@ func addrPort(sa *[128]byte) netip.AddrPort {
 	return netip.AddrPortFrom(netip.AddrFrom4([4]byte(sa[4:8])), port)
 }
 
-// ReadTCPInfo reads a connection that is plain TCP, or has fallen back to it.
+// ReadTCPInfo returns the state of a connection that is plain TCP, or has fallen
+// back to it.
 func ReadTCPInfo(conn *net.TCPConn) (info unix.TCPInfo, err error) {
 	err = withSocket(conn, func(fd int) error {
 		got, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package mptcp opens MPTCP connections with a chosen congestion control, moves
-// checked content through them and reads their state from the kernel.
+// Package mptcp opens Multipath TCP connections with a chosen congestion control,
+// reads their state from the kernel, and sets the backup flags by which the path
+// managers keep subflows out of use.
 //
-// Sockets belong to the network namespace of the thread that opens them: call
-// Listen and Dial from inside netlab's Host.Do to put them on a host.
+// Sockets and endpoints belong to the network namespace of the calling thread.
+// The functions keep nothing between calls, and may be called at the same time.
 package mptcp
 
 import (
@@ -14,21 +15,23 @@ import (
 	"net"
 	"net/netip"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// Listener accepts MPTCP connections (and plain TCP ones, as every MPTCP
-// listener does; IsMPTCP tells).
+// Listener accepts MPTCP connections, and plain TCP ones, as every MPTCP
+// listener does; the connection's MultipathTCP tells which it is.
 type Listener struct {
 	tcp *net.TCPListener
 	cc  string
 }
 
-// Listen opens an MPTCP listener on addr; port 0 takes a free one. Further
+// Listen returns an MPTCP listener on addr; port 0 takes a free one. Further
 // subflows must reach it too: listen on 0.0.0.0 where the peer is to join by
 // other addresses. cc is the congestion control of what it accepts, "" the
-// namespace's default.
+// namespace's default. It is an error if the kernel has no MPTCP or no such
+// congestion control.
 func Listen(addr netip.AddrPort, cc string) (*Listener, error) {
 	lc := net.ListenConfig{Control: control(Options{CC: cc})}
 	lc.SetMultipathTCP(true)
@@ -43,9 +46,22 @@ func Listen(addr netip.AddrPort, cc string) (*Listener, error) {
 	return &Listener{tcp: tcp, cc: cc}, nil
 }
 
-// Accept waits for a connection and makes sure of its congestion control.
-func (l *Listener) Accept() (*net.TCPConn, error) {
+// Accept waits for a connection, until ctx ends or the listener is closed, and
+// makes sure of its congestion control. Only one Accept may wait at a time.
+func (l *Listener) Accept(ctx context.Context) (*net.TCPConn, error) {
+	ended := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		_ = l.tcp.SetDeadline(time.Unix(1, 0)) // long past
+		close(ended)
+	})
 	conn, err := l.tcp.AcceptTCP()
+	if !stop() {
+		<-ended
+		_ = l.tcp.SetDeadline(time.Time{})
+		if err != nil {
+			err = context.Cause(ctx)
+		}
+	}
 	if err != nil {
 		return nil, fmt.Errorf("mptcp: %w", err)
 	}
@@ -55,7 +71,7 @@ func (l *Listener) Accept() (*net.TCPConn, error) {
 	return conn, nil
 }
 
-// Addr is where it listens.
+// Addr returns where it listens.
 func (l *Listener) Addr() netip.AddrPort { return l.tcp.Addr().(*net.TCPAddr).AddrPort() }
 
 // Close stops listening.
@@ -67,24 +83,14 @@ type Options struct {
 	CC            string     // congestion control
 	TCP           bool       // plain TCP rather than MPTCP
 	Local         netip.Addr // address of the first subflow
-	SendBuffer    int        // bytes of content
-	ReceiveBuffer int        // bytes of content
+	SendBuffer    int        // bytes of content; takes CAP_NET_ADMIN
+	ReceiveBuffer int        // bytes of content; takes CAP_NET_ADMIN
 }
 
-// Dial connects an MPTCP socket to addr, under congestion control cc, or the
-// namespace's default with "". A peer that speaks only TCP is no error: IsMPTCP
-// tells.
-func Dial(ctx context.Context, addr netip.AddrPort, cc string) (*net.TCPConn, error) {
-	return DialOptions(ctx, addr, Options{CC: cc})
-}
-
-// DialTCP is Dial with a plain TCP socket.
-func DialTCP(ctx context.Context, addr netip.AddrPort, cc string) (*net.TCPConn, error) {
-	return DialOptions(ctx, addr, Options{CC: cc, TCP: true})
-}
-
-// DialOptions is Dial with options.
-func DialOptions(ctx context.Context, addr netip.AddrPort, o Options) (*net.TCPConn, error) {
+// Dial returns a connection to addr. A peer that speaks only TCP is no error: the
+// connection's MultipathTCP tells. It is an error if this kernel has no MPTCP and
+// the options do not ask for plain TCP, or if it has no such congestion control.
+func Dial(ctx context.Context, addr netip.AddrPort, o Options) (*net.TCPConn, error) {
 	d := net.Dialer{Control: control(o)}
 	if o.Local.IsValid() {
 		d.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(o.Local, 0))
@@ -153,8 +159,8 @@ func control(o Options) func(string, string, syscall.RawConn) error {
 	}
 }
 
-// Available has the kernel load a congestion control that it has as a module,
-// and fails where there is none.
+// Available returns an error unless the namespace's sockets can have the
+// congestion control. The kernel loads one that it has as a module.
 func Available(cc string) error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -189,8 +195,8 @@ func verify(conn *net.TCPConn, cc string) error {
 	return err
 }
 
-// CongestionControl is what the connection runs; on an MPTCP connection, what
-// its first subflow runs.
+// CongestionControl returns the name of what the connection runs; on an MPTCP
+// connection, of what its first subflow runs.
 func CongestionControl(conn *net.TCPConn) (string, error) {
 	var name string
 	err := withSocket(conn, func(fd int) (err error) {
@@ -202,10 +208,6 @@ func CongestionControl(conn *net.TCPConn) (string, error) {
 	}
 	return name, nil
 }
-
-// IsMPTCP reports whether the connection is MPTCP and has not fallen back to
-// TCP.
-func IsMPTCP(conn *net.TCPConn) (bool, error) { return conn.MultipathTCP() }
 
 // speaksMPTCP makes sure that the socket is MPTCP's own: package net quietly
 // takes TCP instead where the kernel has no MPTCP.

@@ -4,6 +4,7 @@ package mptcp_test
 
 import (
 	"context"
+	"errors"
 	"net"
 	"net/netip"
 	"strings"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/mpcc/mpcc/internal/experiment/lab"
 	"github.com/mpcc/mpcc/pkg/mptcp"
+	"github.com/mpcc/mpcc/test/checked"
 )
 
 // twoPaths is sender ═ receiver, two links of the given rate.
@@ -78,13 +80,11 @@ func (p *twoPaths) at(ln *mptcp.Listener) netip.AddrPort {
 	return netip.AddrPortFrom(p.links[0].Addr(p.receiver), ln.Addr().Port())
 }
 
-func (p *twoPaths) dial(t *testing.T, ln *mptcp.Listener, cc string,
-	dial func(context.Context, netip.AddrPort, string) (*net.TCPConn, error),
-) *net.TCPConn {
+func (p *twoPaths) dial(t *testing.T, ln *mptcp.Listener, o mptcp.Options) *net.TCPConn {
 	t.Helper()
 	var conn *net.TCPConn
 	err := p.sender.Do(func() (err error) {
-		conn, err = dial(t.Context(), p.at(ln), cc)
+		conn, err = mptcp.Dial(t.Context(), p.at(ln), o)
 		return err
 	})
 	if err != nil {
@@ -95,20 +95,20 @@ func (p *twoPaths) dial(t *testing.T, ln *mptcp.Listener, cc string,
 }
 
 type received struct {
-	mptcp.Result
+	checked.Result
 	err error
 }
 
-func receive(ln *mptcp.Listener) <-chan received {
+func receive(t *testing.T, ln *mptcp.Listener) <-chan received {
 	done := make(chan received, 1)
 	go func() {
-		conn, err := ln.Accept()
+		conn, err := ln.Accept(t.Context())
 		if err != nil {
 			done <- received{err: err}
 			return
 		}
 		defer conn.Close()
-		r, err := mptcp.Receive(conn)
+		r, err := checked.Receive(conn)
 		done <- received{r, err}
 	}()
 	return done
@@ -117,11 +117,11 @@ func receive(ln *mptcp.Listener) <-chan received {
 func TestTransferOverTwoPaths(t *testing.T) {
 	p := newTwoPaths(t, 80e6)
 	ln := p.listen(t)
-	done := receive(ln)
-	conn := p.dial(t, ln, "cubic", mptcp.Dial)
+	done := receive(t, ln)
+	conn := p.dial(t, ln, mptcp.Options{CC: "cubic"})
 
 	const size = 16<<20 + 12345 // no multiple of a block
-	sent, err := mptcp.Send(conn, mptcp.Transfer{Bytes: size, Seed: 7})
+	sent, err := checked.Send(conn, checked.Transfer{Bytes: size, Seed: 7})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,8 +148,8 @@ func TestTransferOverTwoPaths(t *testing.T) {
 	if rate := sent.Rate(); rate < 88e6 || rate > 160e6 {
 		t.Errorf("%.1f Mbit/s over two paths of 80", rate/1e6)
 	}
-	if is, err := mptcp.IsMPTCP(conn); err != nil || !is {
-		t.Errorf("IsMPTCP = %v, %v", is, err)
+	if is, err := conn.MultipathTCP(); err != nil || !is {
+		t.Errorf("MultipathTCP = %v, %v", is, err)
 	}
 
 	// What the socket says, against ss.
@@ -195,9 +195,9 @@ func TestTransferOverTwoPaths(t *testing.T) {
 func TestFastTransfer(t *testing.T) {
 	p := newTwoPaths(t, 0)
 	ln := p.listen(t)
-	done := receive(ln)
-	conn := p.dial(t, ln, "cubic", mptcp.Dial)
-	sent, err := mptcp.Send(conn, mptcp.Transfer{Bytes: 1 << 30, Fast: true})
+	done := receive(t, ln)
+	conn := p.dial(t, ln, mptcp.Options{CC: "cubic"})
+	sent, err := checked.Send(conn, checked.Transfer{Bytes: 1 << 30, Fast: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -207,30 +207,13 @@ func TestFastTransfer(t *testing.T) {
 	t.Logf("%.1f Gbit/s", sent.Rate()/1e9)
 }
 
-// abyss takes everything and confirms it.
-type abyss struct{ net.Conn }
-
-func (abyss) Write(p []byte) (int, error) { return len(p), nil }
-func (abyss) Read(p []byte) (int, error)  { clear(p); return len(p), nil }
-
-// A veth link moves some 40 Gbit/s: Fast content has to come much faster.
-func TestFastContentIsNotTheBottleneck(t *testing.T) {
-	r, err := mptcp.Send(abyss{}, mptcp.Transfer{Bytes: 1 << 36, Fast: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if r.Rate() < 1e12 {
-		t.Errorf("content is made at %.1f Gbit/s", r.Rate()/1e9)
-	}
-}
-
 func TestPlainTCP(t *testing.T) {
 	p := newTwoPaths(t, 0)
 	ln := p.listen(t)
-	done := receive(ln)
-	conn := p.dial(t, ln, "reno", mptcp.DialTCP)
-	if is, err := mptcp.IsMPTCP(conn); err != nil || is {
-		t.Errorf("IsMPTCP = %v, %v for a TCP connection", is, err)
+	done := receive(t, ln)
+	conn := p.dial(t, ln, mptcp.Options{CC: "reno", TCP: true})
+	if is, err := conn.MultipathTCP(); err != nil || is {
+		t.Errorf("MultipathTCP = %v, %v for a TCP connection", is, err)
 	}
 	if _, err := mptcp.ReadInfo(conn); err == nil {
 		t.Error("ReadInfo worked on a TCP connection")
@@ -238,7 +221,7 @@ func TestPlainTCP(t *testing.T) {
 	if cc, err := mptcp.CongestionControl(conn); err != nil || cc != "reno" {
 		t.Errorf("congestion control %q, %v", cc, err)
 	}
-	sent, err := mptcp.Send(conn, mptcp.Transfer{Bytes: 1 << 20, Seed: 1})
+	sent, err := checked.Send(conn, checked.Transfer{Bytes: 1 << 20, Seed: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -261,13 +244,13 @@ func TestFallbackIsSeen(t *testing.T) {
 	}
 	defer ln.Close()
 	err = p.sender.Do(func() error {
-		conn, err := mptcp.Dial(t.Context(), ln.Addr().(*net.TCPAddr).AddrPort(), "")
+		conn, err := mptcp.Dial(t.Context(), ln.Addr().(*net.TCPAddr).AddrPort(), mptcp.Options{})
 		if err != nil {
 			return err
 		}
 		defer conn.Close()
-		if is, err := mptcp.IsMPTCP(conn); err != nil || is {
-			t.Errorf("IsMPTCP = %v, %v towards a TCP listener", is, err)
+		if is, err := conn.MultipathTCP(); err != nil || is {
+			t.Errorf("MultipathTCP = %v, %v towards a TCP listener", is, err)
 		}
 		return nil
 	})
@@ -279,9 +262,9 @@ func TestFallbackIsSeen(t *testing.T) {
 func TestUnknownCongestionControl(t *testing.T) {
 	p := newTwoPaths(t, 0)
 	ln := p.listen(t)
-	for _, dial := range []func(context.Context, netip.AddrPort, string) (*net.TCPConn, error){mptcp.Dial, mptcp.DialTCP} {
+	for _, tcp := range []bool{false, true} {
 		err := p.sender.Do(func() error {
-			conn, err := dial(t.Context(), p.at(ln), "nosuch")
+			conn, err := mptcp.Dial(t.Context(), p.at(ln), mptcp.Options{CC: "nosuch", TCP: tcp})
 			if err == nil {
 				conn.Close()
 			}
@@ -310,50 +293,24 @@ func TestNoMPTCPSocket(t *testing.T) {
 	}
 }
 
-// A receiver that gets other content than was sent must say so, and so must
-// one whose sender goes away.
-func TestReceiveNoticesDamage(t *testing.T) {
-	for name, damage := range map[string]func([]byte) []byte{
-		"flipped bit": func(b []byte) []byte { b[len(b)/2] ^= 1; return b },
-		"cut short":   func(b []byte) []byte { return b[:len(b)/2] },
-	} {
-		t.Run(name, func(t *testing.T) {
-			near, far := net.Pipe()
-			defer near.Close()
-			defer far.Close()
-			recorded := make(chan []byte, 1)
-			go func() {
-				buf := make([]byte, 13+4096+32)
-				n := 0
-				for n < len(buf) {
-					k, err := far.Read(buf[n:])
-					if err != nil {
-						break
-					}
-					n += k
-				}
-				recorded <- buf[:n]
-				far.Close()
-			}()
-			if _, err := mptcp.Send(near, mptcp.Transfer{Bytes: 4096, Seed: 3}); err == nil {
-				t.Error("Send was content without the receiver's confirmation")
-			}
-			bytes := damage(<-recorded)
-
-			a, b := net.Pipe()
-			defer b.Close()
-			go func() {
-				_, _ = a.Write(bytes)
-				_ = a.SetReadDeadline(time.Now().Add(5 * time.Second))
-				_, _ = a.Read(make([]byte, 32))
-				a.Close()
-			}()
-			if name == "cut short" {
-				go func() { time.Sleep(200 * time.Millisecond); a.Close() }()
-			}
-			if _, err := mptcp.Receive(b); err == nil {
-				t.Error("Receive noticed nothing")
-			}
-		})
+// A wait for a connection ends with its context, and the next one can wait again.
+func TestAcceptEndsWithItsContext(t *testing.T) {
+	p := newTwoPaths(t, 0)
+	ln := p.listen(t)
+	enough := errors.New("waited enough")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	time.AfterFunc(50*time.Millisecond, func() { cancel(enough) })
+	start := time.Now()
+	if conn, err := ln.Accept(ctx); !errors.Is(err, enough) {
+		t.Errorf("Accept gave %v, %v", conn, err)
 	}
+	if waited := time.Since(start); waited > 5*time.Second {
+		t.Errorf("it waited %v", waited)
+	}
+	p.dial(t, ln, mptcp.Options{})
+	conn, err := ln.Accept(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn.Close()
 }

@@ -10,7 +10,6 @@ import (
 	"net/netip"
 	"os"
 	"strings"
-	"sync"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
@@ -64,7 +63,8 @@ type Endpoint struct {
 
 func (e Endpoint) String() string { return fmt.Sprintf("endpoint %d (%v)", e.ID, e.Addr) }
 
-// Endpoints lists the endpoints of the thread's network namespace.
+// Endpoints returns the endpoints of the thread's network namespace, in the
+// kernel's order. It is an error if the kernel has no MPTCP.
 func Endpoints() ([]Endpoint, error) {
 	messages, err := pmRequest(pmCmdGetAddr, unix.NLM_F_DUMP)
 	if err != nil {
@@ -88,7 +88,8 @@ func Endpoints() ([]Endpoint, error) {
 // SetEndpointBackup makes an endpoint of the thread's network namespace a backup, or takes that back; its
 // other flags stay. The kernel's own path manager tells every connection it made, but in each only the
 // first subflow that has the address; subflows to come start with the flag. A connection that a userspace
-// path manager looks after is not touched.
+// path manager looks after is not touched. The error wraps ErrGone if there is no such endpoint any more;
+// it takes CAP_NET_ADMIN.
 func SetEndpointBackup(e Endpoint, backup bool) error {
 	// The kernel takes the new value of two flags at once. With a change of fullmesh it would make the
 	// subflows anew.
@@ -110,7 +111,8 @@ func SetEndpointBackup(e Endpoint, backup bool) error {
 }
 
 // SetSubflowBackup makes one subflow of a connection in the thread's network namespace a backup, or takes
-// that back. The kernel allows it only for connections that a userspace path manager looks after.
+// that back. The kernel allows it only for connections that a userspace path manager looks after; otherwise,
+// and if the subflow has ended, the error wraps ErrGone. It takes CAP_NET_ADMIN.
 func SetSubflowBackup(token uint32, local, remote netip.AddrPort, backup bool) error {
 	flags := EndpointFlags(0)
 	if backup {
@@ -128,7 +130,7 @@ func SetSubflowBackup(token uint32, local, remote netip.AddrPort, backup bool) e
 	return nil
 }
 
-// UserspacePM tells whether new connections of the thread's network namespace are left to a userspace path
+// UserspacePM reports whether new connections of the thread's network namespace are left to a userspace path
 // manager.
 func UserspacePM() (bool, error) {
 	value, err := os.ReadFile("/proc/sys/net/mptcp/pm_type")
@@ -138,24 +140,15 @@ func UserspacePM() (bool, error) {
 	return strings.TrimSpace(string(value)) == "1", err
 }
 
-// pmFamilyID is the same in all namespaces, as long as the machine runs.
-var pmFamilyID = sync.OnceValues(func() (uint16, error) {
+func pmRequest(command uint8, flags int, data ...nl.NetlinkRequestData) ([][]byte, error) {
 	family, err := netlink.GenlFamilyGet(pmFamily)
 	if errors.Is(err, unix.ENOENT) {
-		return 0, errors.New("this kernel has no MPTCP path manager (CONFIG_MPTCP)")
+		return nil, errors.New("this kernel has no MPTCP path manager (CONFIG_MPTCP)")
 	}
-	if err != nil {
-		return 0, err
-	}
-	return family.ID, nil
-})
-
-func pmRequest(command uint8, flags int, data ...nl.NetlinkRequestData) ([][]byte, error) {
-	family, err := pmFamilyID()
 	if err != nil {
 		return nil, err
 	}
-	req := nl.NewNetlinkRequest(int(family), flags)
+	req := nl.NewNetlinkRequest(int(family.ID), flags)
 	req.AddData(&nl.Genlmsg{Command: command, Version: pmVersion})
 	for _, d := range data {
 		req.AddData(d)

@@ -12,7 +12,7 @@ import (
 
 	"github.com/mpcc/mpcc/internal/experiment/lab"
 	"github.com/mpcc/mpcc/pkg/mptcp"
-	"github.com/mpcc/mpcc/pkg/mptcp/pmtest"
+	"github.com/mpcc/mpcc/test/pmtest"
 )
 
 // set makes endpoints of the sender's two addresses, in that order, by ip mptcp.
@@ -116,8 +116,8 @@ func TestBackupFallsSilent(t *testing.T) {
 	p := newTwoPaths(t, 20e6)
 	p.set(t, lab.MPTCPEndpoint{}, lab.MPTCPEndpoint{})
 	ln := p.listen(t)
-	conn := p.dial(t, ln, "cubic", mptcp.Dial)
-	peer, err := ln.Accept()
+	conn := p.dial(t, ln, mptcp.Options{CC: "cubic"})
+	peer, err := ln.Accept(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,8 +154,8 @@ func TestSubflowBackup(t *testing.T) {
 	ln := p.listen(t)
 	var conns [2]*net.TCPConn
 	for i := range conns {
-		conns[i] = p.dial(t, ln, "cubic", mptcp.Dial)
-		peer, err := ln.Accept()
+		conns[i] = p.dial(t, ln, mptcp.Options{CC: "cubic"})
+		peer, err := ln.Accept(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -202,7 +202,7 @@ func TestSubflowBackup(t *testing.T) {
 func TestSubflowBackupIsRefused(t *testing.T) {
 	p := newTwoPaths(t, 0)
 	ln := p.listen(t)
-	conn := p.dial(t, ln, "cubic", mptcp.Dial)
+	conn := p.dial(t, ln, mptcp.Options{CC: "cubic"})
 	info, err := mptcp.ReadInfo(conn)
 	if err != nil {
 		t.Fatal(err)

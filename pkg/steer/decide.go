@@ -24,15 +24,15 @@ const (
 	leastLoss = 1e-6
 )
 
-// Tariff is what sending on an interface costs.
-type Tariff struct {
-	Slope float64 // mW/Mbps
-	Base  float64 // mW while active
+// tariff is what sending on an interface costs.
+type tariff struct {
+	slope float64 // mW/Mbps
+	base  float64 // mW while active
 }
 
-// Lever is what a backup flag hangs on: an endpoint of the kernel's path manager, or a single subflow of a
+// lever is what a backup flag hangs on: an endpoint of the kernel's path manager, or a single subflow of a
 // connection that a userspace path manager looks after.
-type Lever struct {
+type lever struct {
 	Endpoint uint8          `json:"endpoint,omitempty"` // its id; 0 for a single subflow
 	Token    uint32         `json:"token,omitempty"`    // of the single subflow's connection
 	Local    netip.AddrPort `json:"local"`              // port 0 for any
@@ -42,7 +42,7 @@ type Lever struct {
 // seen is a subflow with its lever. One without lever, its zero value, stays as it is.
 type seen struct {
 	telemetry.Subflow
-	lever   Lever
+	lever   lever
 	held    bool // it is a backup by steer's own hand
 	foreign bool // it is a backup by somebody else's will, and no matter of choice
 }
@@ -66,7 +66,7 @@ type Member struct {
 	Rate      float64    `json:"rate_mbps"`        // expected
 	Cost      float64    `json:"cost_mj_per_mbit"` // at that rate
 	In        bool       `json:"in"`               // to be used; by hysteresis not always the first K
-	lever     Lever
+	lever     lever
 }
 
 // decider judges connections by what it sees of them over time.
@@ -84,7 +84,7 @@ type connection struct {
 }
 
 // judge looks at all subflows of a namespace and gives the verdicts that stand.
-func (d *decider) judge(now time.Time, all []seen, tariffs map[uint32]Tariff) []*Verdict {
+func (d *decider) judge(now time.Time, all []seen, tariffs map[uint32]tariff) []*Verdict {
 	byToken := map[telemetry.Token][]seen{}
 	for _, s := range all {
 		if s.Token != 0 {
@@ -118,7 +118,7 @@ func (d *decider) judge(now time.Time, all []seen, tariffs map[uint32]Tariff) []
 }
 
 // judge renews the verdict of a connection that sends, if all of its subflows can be judged.
-func (c *connection) judge(o Objective, now time.Time, subflows []seen, tariffs map[uint32]Tariff) {
+func (c *connection) judge(o Objective, now time.Time, subflows []seen, tariffs map[uint32]tariff) {
 	c.judged, c.pause = now, 0
 	var sent, received uint64
 	flows := map[uint64]*flow{}
@@ -163,7 +163,7 @@ func (c *connection) judge(o Objective, now time.Time, subflows []seen, tariffs 
 	verdict.O, verdict.K = choice.O, choice.K
 	var then, current []Path
 	for i, s := range choosable {
-		if s.lever == (Lever{}) || slices.Contains(choice.Best(), i) {
+		if s.lever == (lever{}) || slices.Contains(choice.Best(), i) {
 			then = append(then, paths[i])
 		}
 		if !s.held {
@@ -177,9 +177,9 @@ func (c *connection) judge(o Objective, now time.Time, subflows []seen, tariffs 
 		if change {
 			in = at < choice.K
 		}
-		m := member(choosable[i], paths[i], in || choosable[i].lever == (Lever{}))
+		m := member(choosable[i], paths[i], in || choosable[i].lever == (lever{}))
 		verdict.Subflows = append(verdict.Subflows, m)
-		if m.lever == (Lever{}) && at >= choice.K && worthwhile(present, choice.O[choice.K-1]) {
+		if m.lever == (lever{}) && at >= choice.K && worthwhile(present, choice.O[choice.K-1]) {
 			verdict.stuck = append(verdict.stuck, m)
 		}
 	}
@@ -195,17 +195,17 @@ func member(s seen, p Path, in bool) Member {
 
 // paths gives what each subflow may be expected to carry: what it does or could by its window, but no more
 // than its loss allows beside the others.
-func (c *connection) paths(subflows []seen, tariffs map[uint32]Tariff) []Path {
-	var links []Link
+func (c *connection) paths(subflows []seen, tariffs map[uint32]tariff) []Path {
+	var links []link
 	for _, s := range subflows {
-		links = append(links, Link{Loss: c.flows[s.ID].loss, RTT: time.Duration(s.SRTT).Seconds()})
+		links = append(links, link{loss: c.flows[s.ID].loss, rtt: time.Duration(s.SRTT).Seconds()})
 	}
 	var paths []Path
-	for i, packets := range Equilibrium(links) {
+	for i, packets := range equilibrium(links) {
 		s, t := subflows[i], tariffs[subflows[i].Ifindex]
 		packet := float64(s.MSS) * 8 / 1e6 // Mbit
-		measured := max(float64(s.DeliveryRate)*8/1e6, float64(s.Cwnd)*packet/links[i].RTT)
-		paths = append(paths, Path{Rate: min(packets*packet, measured), Slope: t.Slope, Base: t.Base})
+		measured := max(float64(s.DeliveryRate)*8/1e6, float64(s.Cwnd)*packet/links[i].rtt)
+		paths = append(paths, Path{Rate: min(packets*packet, measured), Slope: t.slope, Base: t.base})
 	}
 	return paths
 }
@@ -238,11 +238,11 @@ type wish struct {
 
 // wishes brings the verdicts together: a lever that serves several connections makes backups only where
 // none of them wants the subflow.
-func wishes(verdicts []*Verdict) map[Lever]wish {
-	all := map[Lever]wish{}
+func wishes(verdicts []*Verdict) map[lever]wish {
+	all := map[lever]wish{}
 	for _, v := range verdicts {
 		for _, m := range v.Subflows {
-			if m.lever == (Lever{}) {
+			if m.lever == (lever{}) {
 				continue
 			}
 			if w, known := all[m.lever]; !known || w.backup && m.In {

@@ -16,8 +16,8 @@ import (
 type bench struct {
 	decider decider
 	now     time.Time
-	tariffs map[uint32]Tariff
-	held    map[Lever]bool
+	tariffs map[uint32]tariff
+	held    map[lever]bool
 	flows   []seen
 }
 
@@ -26,8 +26,8 @@ func newBench(o Objective) *bench {
 	return &bench{
 		decider: decider{objective: o, connections: map[telemetry.Token]*connection{}},
 		now:     time.Unix(1, 0),
-		tariffs: map[uint32]Tariff{1: {137, 132.9}, 2: {122.1, 817.9}},
-		held:    map[Lever]bool{},
+		tariffs: map[uint32]tariff{1: {137, 132.9}, 2: {122.1, 817.9}},
+		held:    map[lever]bool{},
 	}
 }
 
@@ -40,7 +40,7 @@ func (b *bench) add(token telemetry.Token, iface uint32, mbps float64) *seen {
 			Local: netip.AddrPortFrom(addr, 1234), MSS: 1460, SRTT: telemetry.Micros(50 * time.Millisecond), Cwnd: 1,
 			DeliveryRate: uint64(mbps * 1e6 / 8), BytesSent: 1e6, BytesAcked: 1e6, Age: telemetry.Seconds(time.Minute),
 		},
-		lever: Lever{Endpoint: uint8(iface), Local: netip.AddrPortFrom(addr, 0)},
+		lever: lever{Endpoint: uint8(iface), Local: netip.AddrPortFrom(addr, 0)},
 	})
 	return &b.flows[len(b.flows)-1]
 }
@@ -112,7 +112,7 @@ func TestOncePerRTT(t *testing.T) {
 	b.add(7, 1, 6.607)
 	b.add(7, 2, 5).SRTT = telemetry.Micros(800 * time.Millisecond)
 	b.want(t, "at first", time.Second, 2)
-	b.tariffs[2] = Tariff{10, 10} // cheaper now than WLAN: b' = 12
+	b.tariffs[2] = tariff{10, 10} // cheaper now than WLAN: b' = 12
 	b.want(t, "half a round trip", 400*time.Millisecond, 2)
 	b.want(t, "a round trip", 400*time.Millisecond, 1)
 }
@@ -134,7 +134,7 @@ func TestWhoHasASay(t *testing.T) {
 		"no MPTCP":     pair(func(_ *bench, cheap, dear *seen) { cheap.Token, dear.Token = 0, 0 }),
 		"unpriced":     pair(func(b *bench, _, _ *seen) { delete(b.tariffs, 1) }),
 		"their backup": pair(func(_ *bench, cheap, _ *seen) { cheap.foreign = true }),
-		"no lever":     pair(func(_ *bench, _, dear *seen) { dear.lever = Lever{} }),
+		"no lever":     pair(func(_ *bench, _, dear *seen) { dear.lever = lever{} }),
 	} {
 		b.want(t, what, time.Second)
 	}
@@ -205,7 +205,7 @@ func TestLoss(t *testing.T) {
 func TestStuck(t *testing.T) {
 	b := newBench(Objective{0.001, 20000 * mbit})
 	b.add(7, 1, 6.607)
-	b.add(7, 2, 5).lever = Lever{}
+	b.add(7, 2, 5).lever = lever{}
 	b.pass(time.Second)
 	v := b.decider.connections[7].verdict
 	if v.K != 1 || len(v.stuck) != 1 || v.stuck[0].Interface != "wwan0" || !v.Subflows[1].In {

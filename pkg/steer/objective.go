@@ -12,23 +12,24 @@ import (
 // transfer of N Mbit at the rates X in T = N/ΣX seconds and takes E = T·Σ(bX + θ) mJ for it. λ stands
 // between the Mbit/s and the mJ, which the paper subtracts from each other as they are.
 
-// Path is what the objective has to know of a subflow.
+// Path is what an Objective has to know of a subflow.
 type Path struct {
 	Rate  float64 // X, Mbit/s expected; above 0
 	Slope float64 // b, mW/Mbps
 	Base  float64 // θ, mW while active
 }
 
-// Cost is the energy of a Mbit at the path's rate, in mJ: b' = b + θ/X.
+// Cost returns the energy of a Mbit at the path's rate, in mJ: b' = b + θ/X.
 func (p Path) Cost() float64 { return p.Slope + p.Base/p.Rate }
 
-// Objective has the two parameters of O.
+// Objective is ES-MPTCP's, of which the most is best: the rate of a set of paths, less the energy of a
+// transfer over them. The larger its parameters, the fewer paths it prefers.
 type Objective struct {
-	Lambda float64 // what a mJ counts, in Mbit/s
-	Size   float64 // N, the size of a transfer in Mbit
+	Lambda float64 // what a mJ counts, in Mbit/s; 0 or more
+	Size   float64 // of a transfer, in Mbit; above 0
 }
 
-// Of is O for a set of paths.
+// Of returns O for a set of paths, minus infinity for none.
 func (o Objective) Of(set []Path) float64 {
 	rate, power := 0., 0.
 	for _, p := range set {
@@ -41,17 +42,17 @@ func (o Objective) Of(set []Path) float64 {
 	return rate - o.Lambda*power*o.Size/rate
 }
 
-// Choice is what the objective says about paths.
+// Choice is what an Objective says about paths.
 type Choice struct {
 	Order []int     // the paths, cheapest Mbit first
 	O     []float64 // O[k-1] for the first k of them
 	K     int       // the k with the greatest O
 }
 
-// Best are the paths to use.
+// Best returns the numbers of the paths to use.
 func (c Choice) Best() []int { return c.Order[:c.K] }
 
-// Choose sorts the paths by cost and finds the best k of them; of equals the least.
+// Choose sorts the paths by cost and returns for how many of the cheapest O is greatest; of equals the least.
 func (o Objective) Choose(paths []Path) Choice {
 	var c Choice
 	for i := range paths {
@@ -77,23 +78,23 @@ func worthwhile(now, then float64) bool {
 	return then-now > hysteresis*math.Abs(now) || math.IsInf(now, -1)
 }
 
-// Link is what the paper's equation (7) has to know of a subflow.
-type Link struct {
-	Loss float64 // p, loss events for each packet; above 0
-	RTT  float64 // s; above 0
+// link is what the paper's equation (7) has to know of a subflow.
+type link struct {
+	loss float64 // p, loss events for each packet; above 0
+	rtt  float64 // s; above 0
 }
 
-// Equilibrium gives the rates, in packets per second, that LIA settles at: equation (7). Together they are
+// equilibrium gives the rates, in packets per second, that LIA settles at: equation (7). Together they are
 // that of one TCP connection on the best of the links.
-func Equilibrium(links []Link) []float64 {
+func equilibrium(links []link) []float64 {
 	best, sum := 0., 0.
 	for _, l := range links {
-		best = max(best, math.Sqrt(2/l.Loss)/l.RTT)
-		sum += 1 / (l.RTT * l.Loss)
+		best = max(best, math.Sqrt(2/l.loss)/l.rtt)
+		sum += 1 / (l.rtt * l.loss)
 	}
 	rates := make([]float64, len(links))
 	for i, l := range links {
-		rates[i] = best / sum / (l.Loss * l.RTT)
+		rates[i] = best / sum / (l.loss * l.rtt)
 	}
 	return rates
 }

@@ -22,7 +22,7 @@ func TestRecord(t *testing.T) {
 	}
 	open := func() *record {
 		t.Helper()
-		r, err := openRecord(noNetns)
+		r, err := openRecord(t.Context(), noNetns)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -34,8 +34,8 @@ func TestRecord(t *testing.T) {
 			t.Errorf("read %+v, %v, want %+v", got, err, want)
 		}
 	}
-	endpoint := held{Lever{Endpoint: 3, Local: netip.MustParseAddrPort("10.0.0.1:0")}, "wlan0"}
-	single := held{Lever{
+	endpoint := held{lever{Endpoint: 3, Local: netip.MustParseAddrPort("10.0.0.1:0")}, "wlan0"}
+	single := held{lever{
 		Token: 0xfedcba98, Local: netip.MustParseAddrPort("[2001:db8::1]:1234"), Remote: netip.MustParseAddrPort("[2001:db8::2]:80"),
 	}, "wwan0"}
 
@@ -47,7 +47,7 @@ func TestRecord(t *testing.T) {
 		}
 		expect(r, all)
 	}
-	if _, err := openRecord(noNetns); err == nil || !strings.Contains(err.Error(), "another mpcc steer is at work") {
+	if _, err := openRecord(t.Context(), noNetns); err == nil || !strings.Contains(err.Error(), "another mpcc steer is at work") {
 		t.Errorf("a second one opens it: %v", err)
 	}
 	if err := r.close(false); err != nil {
@@ -63,7 +63,7 @@ func TestRecord(t *testing.T) {
 	}
 
 	r = open()
-	if _, err := r.file.WriteString("[{"); err != nil {
+	if _, err := r.lock.File().WriteString("[{"); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := r.read(); err == nil || !strings.Contains(err.Error(), path+", the note of the backup flags to give back, is damaged") {

@@ -2,8 +2,9 @@
 
 // Package steer chooses at connection level which subflows carry data, by the objective of ES-MPTCP: the
 // others it makes backups through the kernel's path managers, which any kernel with MPTCP lets it do. It
-// cannot schedule packets: a subflow is in use or a backup, and an endpoint's flag goes for all
-// connections that have its address.
+// goes by what mpcc's congestion controls see, and by the energy profiles that loader.SetProfile sets. It
+// cannot schedule packets: a subflow is in use or a backup, and an endpoint's flag goes for all connections
+// that have its address.
 package steer
 
 import (
@@ -15,6 +16,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/mpcc/mpcc/internal/netns"
 	"github.com/mpcc/mpcc/pkg/mptcp"
 	"github.com/mpcc/mpcc/pkg/telemetry"
 )
@@ -29,13 +31,10 @@ const (
 // Config says where and how to steer.
 type Config struct {
 	Objective Objective
-	Netns     uint64                   // inode number of the network namespace
-	Enter     func(func() error) error // runs a function in it
-	// Read gives the namespace's subflows, and the tariffs of its interfaces by index.
-	Read   func() ([]telemetry.Subflow, map[uint32]Tariff, error)
-	DryRun bool         // change nothing, report what would change
-	Report func(Change) // called for each change of a flag
-	Log    *slog.Logger
+	Netns     string       // network namespace, as ip netns names it; "" for the caller's
+	DryRun    bool         // change nothing, report what would change
+	Report    func(Change) // called for each change of a flag
+	Log       *slog.Logger // for what stands in the way
 }
 
 // Change is a backup flag that was set or taken back.
@@ -52,52 +51,78 @@ type Change struct {
 	DryRun  bool     `json:"dry_run,omitempty"`
 }
 
+// ErrNoProfile is wrapped where no interface of the namespace has an energy profile.
+var ErrNoProfile = errors.New("no interface has an energy profile")
+
 type steerer struct {
 	Config
+	ns      netns.NS
+	cookie  uint64 // of ns
 	decider decider
 	record  *record
-	held    map[Lever]string // to be given back, with the interface
-	refused map[Lever]bool   // what the path manager did not take
+	held    map[lever]string // to be given back, with the interface
+	refused map[lever]bool   // what the path manager did not take
 	warned  map[string]bool
 }
 
-func newSteerer(c Config) *steerer {
-	return &steerer{
+func newSteerer(c Config) (*steerer, error) {
+	s := &steerer{
 		Config:  c,
 		decider: decider{objective: c.Objective, connections: map[telemetry.Token]*connection{}},
-		held:    map[Lever]string{}, refused: map[Lever]bool{}, warned: map[string]bool{},
+		held:    map[lever]string{}, refused: map[lever]bool{}, warned: map[string]bool{},
 	}
+	var err error
+	if s.ns, err = netns.Current(); c.Netns != "" {
+		s.ns, err = netns.Named(c.Netns)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s, s.ns.Do(func() (err error) {
+		s.cookie, err = netns.Cookie()
+		return err
+	})
 }
 
 // Run gives back what a killed steer may have left, and steers until ctx ends or something fails; then it
-// gives back every flag it has set.
+// gives back every flag it has set. The error wraps loader.ErrNotLoaded where the maps are not there, or go,
+// and ErrNoProfile if at the start no interface has an energy profile. It takes root, and another Run in the
+// same namespace is an error.
 func Run(ctx context.Context, c Config) error {
-	s := newSteerer(c)
-	if !c.DryRun {
-		if err := s.open(); err != nil {
-			return err
-		}
+	s, err := newSteerer(c)
+	if err != nil {
+		return err
 	}
-	err := s.run(ctx)
-	if !c.DryRun {
-		err = errors.Join(err, s.close())
+	if _, tariffs, err := s.read(ctx); err != nil {
+		return err
+	} else if len(tariffs) == 0 {
+		return fmt.Errorf("%s: %w", s.ns, ErrNoProfile)
 	}
-	return err
+	if c.DryRun {
+		return s.run(ctx)
+	}
+	if err := s.open(ctx); err != nil {
+		return err
+	}
+	return errors.Join(s.run(ctx), s.close())
 }
 
-// Restore gives back what a killed steer left, and tells how many flags.
-func Restore(c Config) (int, error) {
-	s := newSteerer(c)
-	if err := s.open(); err != nil {
+// Restore gives back what a killed steer left in the namespace, and returns how many flags.
+func Restore(ctx context.Context, c Config) (int, error) {
+	s, err := newSteerer(c)
+	if err != nil {
+		return 0, err
+	}
+	if err := s.open(ctx); err != nil {
 		return 0, err
 	}
 	left := len(s.held)
 	return left, s.close()
 }
 
-// open gives back what is on record.
-func (s *steerer) open() (err error) {
-	if s.record, err = openRecord(s.Netns); err != nil {
+// open reads what there is to give back.
+func (s *steerer) open(ctx context.Context) (err error) {
+	if s.record, err = openRecord(ctx, s.ns.Inode); err != nil {
 		return fmt.Errorf("note what to give back: %w", err)
 	}
 	left, err := s.record.read()
@@ -105,7 +130,7 @@ func (s *steerer) open() (err error) {
 		return errors.Join(err, s.record.close(false))
 	}
 	for _, h := range left {
-		s.held[h.Lever] = h.Interface
+		s.held[h.lever] = h.Interface
 	}
 	return nil
 }
@@ -120,7 +145,10 @@ func (s *steerer) run(ctx context.Context) error {
 		return err
 	}
 	for {
-		if err := s.round(time.Now()); err != nil {
+		if err := s.round(ctx, time.Now()); err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
 			return err
 		}
 		pause := interval
@@ -135,13 +163,40 @@ func (s *steerer) run(ctx context.Context) error {
 	}
 }
 
+// read gives the namespace's subflows, and the tariffs of its interfaces by index. The maps are opened anew:
+// they may go and come back meanwhile.
+func (s *steerer) read(ctx context.Context) (subflows []telemetry.Subflow, tariffs map[uint32]tariff, err error) {
+	source, err := telemetry.Open()
+	if err != nil {
+		return nil, nil, err
+	}
+	defer source.Close()
+	snap, err := source.Read(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, f := range snap.Subflows {
+		if f.NetnsCookie == s.cookie {
+			subflows = append(subflows, f)
+		}
+	}
+	profiles, err := source.Profiles(ctx)
+	tariffs = map[uint32]tariff{}
+	for _, p := range profiles {
+		if p.NetnsCookie == s.cookie {
+			tariffs[p.Ifindex] = tariff{p.Uplink, p.Base}
+		}
+	}
+	return subflows, tariffs, err
+}
+
 // round looks at everything once and sets the flags that are to be set.
-func (s *steerer) round(now time.Time) error {
-	subflows, tariffs, err := s.Read()
+func (s *steerer) round(ctx context.Context, now time.Time) error {
+	subflows, tariffs, err := s.read(ctx)
 	if err != nil {
 		return err
 	}
-	return s.Enter(func() error {
+	return s.ns.Do(func() error {
 		all, err := s.look(subflows)
 		if err != nil {
 			return err
@@ -162,7 +217,7 @@ func (s *steerer) look(subflows []telemetry.Subflow) ([]seen, error) {
 	if err != nil {
 		return nil, err
 	}
-	there := map[Lever]bool{}
+	there := map[lever]bool{}
 	for _, e := range endpoints {
 		// What the user made no backup again is his.
 		there[endpointLever(e)] = s.DryRun || e.Flags&mptcp.EndpointBackup != 0
@@ -170,7 +225,7 @@ func (s *steerer) look(subflows []telemetry.Subflow) ([]seen, error) {
 	var all []seen
 	for _, f := range subflows {
 		sub := seen{Subflow: f}
-		single := Lever{Token: uint32(f.Token), Local: f.Local, Remote: f.Remote}
+		single := lever{Token: uint32(f.Token), Local: f.Local, Remote: f.Remote}
 		there[single] = true
 		at := slices.IndexFunc(endpoints, func(e mptcp.Endpoint) bool {
 			return e.Addr == f.Local.Addr() && (e.Port == 0 || e.Port == f.Local.Port())
@@ -187,13 +242,13 @@ func (s *steerer) look(subflows []telemetry.Subflow) ([]seen, error) {
 		sub.held = sub.held && there[sub.lever]
 		sub.foreign = backup && !sub.held
 		if s.refused[sub.lever] {
-			sub.lever = Lever{}
+			sub.lever = lever{}
 		}
 		all = append(all, sub)
 	}
-	for lever := range s.held {
-		if !there[lever] {
-			delete(s.held, lever)
+	for l := range s.held {
+		if !there[l] {
+			delete(s.held, l)
 			if err := s.note(); err != nil {
 				return nil, err
 			}
@@ -202,48 +257,48 @@ func (s *steerer) look(subflows []telemetry.Subflow) ([]seen, error) {
 	return all, nil
 }
 
-func endpointLever(e mptcp.Endpoint) Lever {
-	return Lever{Endpoint: e.ID, Local: netip.AddrPortFrom(e.Addr, e.Port)}
+func endpointLever(e mptcp.Endpoint) lever {
+	return lever{Endpoint: e.ID, Local: netip.AddrPortFrom(e.Addr, e.Port)}
 }
 
 // apply takes flags back first, so that no connection is left with backups alone.
-func (s *steerer) apply(wanted map[Lever]wish) error {
-	for lever := range s.held {
-		if w := wanted[lever]; !w.backup {
-			if err := s.release(lever, w.because); err != nil {
+func (s *steerer) apply(wanted map[lever]wish) error {
+	for l := range s.held {
+		if w := wanted[l]; !w.backup {
+			if err := s.release(l, w.because); err != nil {
 				return err
 			}
 		}
 	}
-	for lever, w := range wanted {
-		if _, held := s.held[lever]; held || !w.backup {
+	for l, w := range wanted {
+		if _, held := s.held[l]; held || !w.backup {
 			continue
 		}
-		s.held[lever] = w.member.Interface
+		s.held[l] = w.member.Interface
 		if err := s.note(); err != nil {
 			return err
 		}
-		if err := s.set(lever, true); err != nil {
+		if err := s.set(l, true); err != nil {
 			s.Log.Warn("cannot make it a backup", "error", err)
-			s.refused[lever] = true
-			delete(s.held, lever)
+			s.refused[l] = true
+			delete(s.held, l)
 			if err := s.note(); err != nil {
 				return err
 			}
 			continue
 		}
-		s.report(lever, true, w.member.Interface, w.because)
+		s.report(l, true, w.member.Interface, w.because)
 	}
 	return nil
 }
 
 // release takes a flag back. What is gone needs none.
-func (s *steerer) release(lever Lever, because *Verdict) error {
-	if err := s.set(lever, false); err != nil && !errors.Is(err, mptcp.ErrGone) {
+func (s *steerer) release(l lever, because *Verdict) error {
+	if err := s.set(l, false); err != nil && !errors.Is(err, mptcp.ErrGone) {
 		return fmt.Errorf("take the backup flag back: %w", err)
 	}
-	s.report(lever, false, s.held[lever], because)
-	delete(s.held, lever)
+	s.report(l, false, s.held[l], because)
+	delete(s.held, l)
 	return s.note()
 }
 
@@ -252,41 +307,41 @@ func (s *steerer) giveBack() error {
 	if len(s.held) == 0 {
 		return nil
 	}
-	return s.Enter(func() error {
+	return s.ns.Do(func() error {
 		endpoints, err := mptcp.Endpoints()
 		if err != nil {
 			return err
 		}
-		for lever := range s.held {
+		for l := range s.held {
 			flagged := func(e mptcp.Endpoint) bool {
-				return endpointLever(e) == lever && e.Flags&mptcp.EndpointBackup != 0
+				return endpointLever(e) == l && e.Flags&mptcp.EndpointBackup != 0
 			}
-			if lever.Endpoint != 0 && !s.DryRun && !slices.ContainsFunc(endpoints, flagged) {
-				delete(s.held, lever)
+			if l.Endpoint != 0 && !s.DryRun && !slices.ContainsFunc(endpoints, flagged) {
+				delete(s.held, l)
 				err = errors.Join(err, s.note())
 				continue
 			}
-			err = errors.Join(err, s.release(lever, nil))
+			err = errors.Join(err, s.release(l, nil))
 		}
 		return err
 	})
 }
 
 // set changes a flag. The endpoint's other flags are read anew: the user may have changed them.
-func (s *steerer) set(lever Lever, backup bool) error {
+func (s *steerer) set(l lever, backup bool) error {
 	switch {
 	case s.DryRun:
 		return nil
-	case lever.Endpoint == 0:
-		return mptcp.SetSubflowBackup(lever.Token, lever.Local, lever.Remote, backup)
+	case l.Endpoint == 0:
+		return mptcp.SetSubflowBackup(l.Token, l.Local, l.Remote, backup)
 	}
 	endpoints, err := mptcp.Endpoints()
 	if err != nil {
 		return err
 	}
-	at := slices.IndexFunc(endpoints, func(e mptcp.Endpoint) bool { return endpointLever(e) == lever })
+	at := slices.IndexFunc(endpoints, func(e mptcp.Endpoint) bool { return endpointLever(e) == l })
 	if at < 0 {
-		return fmt.Errorf("endpoint %d (%v): %w", lever.Endpoint, lever.Local.Addr(), mptcp.ErrGone)
+		return fmt.Errorf("endpoint %d (%v): %w", l.Endpoint, l.Local.Addr(), mptcp.ErrGone)
 	}
 	return mptcp.SetEndpointBackup(endpoints[at], backup)
 }
@@ -297,8 +352,8 @@ func (s *steerer) note() error {
 		return nil
 	}
 	all := []held{}
-	for lever, iface := range s.held {
-		all = append(all, held{lever, iface})
+	for l, iface := range s.held {
+		all = append(all, held{l, iface})
 	}
 	if err := s.record.write(all); err != nil {
 		return fmt.Errorf("note what to give back: %w", err)
@@ -306,13 +361,13 @@ func (s *steerer) note() error {
 	return nil
 }
 
-func (s *steerer) report(lever Lever, backup bool, iface string, because *Verdict) {
+func (s *steerer) report(l lever, backup bool, iface string, because *Verdict) {
 	c := Change{
-		Time: time.Now(), Backup: backup, Interface: iface, Local: lever.Local.Addr(), Endpoint: lever.Endpoint,
+		Time: time.Now(), Backup: backup, Interface: iface, Local: l.Local.Addr(), Endpoint: l.Endpoint,
 		Because: because, DryRun: s.DryRun,
 	}
-	if lever.Endpoint == 0 {
-		c.Token, c.Remote = telemetry.Token(lever.Token).String(), lever.Remote.Addr().String()
+	if l.Endpoint == 0 {
+		c.Token, c.Remote = telemetry.Token(l.Token).String(), l.Remote.Addr().String()
 	}
 	s.Report(c)
 }

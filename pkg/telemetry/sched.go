@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/mpcc/mpcc/bpf/obj"
-	"github.com/mpcc/mpcc/loader"
 )
 
 // Connection is the live state of an MPTCP connection under one of mpcc's packet schedulers.
@@ -18,11 +17,12 @@ type Connection struct {
 	Token           Token         `json:"token"`
 	Scheduler       string        `json:"scheduler"`
 	Netns           uint64        `json:"netns"` // inode number
-	NetnsName       string        `json:"netns_name,omitempty"`
-	Decisions       uint64        `json:"decisions"`         // to send
-	Waits           uint64        `json:"waits"`             // of them, to wait although there was room
-	Retransmissions uint64        `json:"retransmissions"`   // decisions on what to send again
-	LeftOut         uint32        `json:"subflows_left_out"` // beyond those that a decision looks at
+	NetnsCookie     uint64        `json:"netns_cookie"`
+	NetnsName       string        `json:"netns_name,omitempty"` // by ip netns
+	Decisions       uint64        `json:"decisions"`            // to send
+	Waits           uint64        `json:"waits"`                // of them, to wait although there was room
+	Retransmissions uint64        `json:"retransmissions"`      // decisions on what to send again
+	LeftOut         uint32        `json:"subflows_left_out"`    // beyond those that a decision looks at
 	Age             Seconds       `json:"age_seconds"`
 	Updated         Seconds       `json:"updated_seconds_ago"`
 	Subflows        []Scheduled   `json:"subflows"`
@@ -35,7 +35,7 @@ type Scheduled struct {
 	LocalID       uint8    `json:"local_id"`
 	RemoteID      uint8    `json:"remote_id"`
 	Ifindex       uint32   `json:"ifindex"`
-	Interface     string   `json:"interface,omitempty"` // set by those who may look into the namespace
+	Interface     string   `json:"interface,omitempty"` // "" where this process may not look into the namespace
 	Backup        bool     `json:"backup"`
 	Allowed       bool     `json:"allowed"` // in the set that may be used
 	Bytes         uint64   `json:"bytes"`
@@ -61,8 +61,9 @@ type SubsetChoice struct {
 // SchedTotal is what a packet scheduler did in a namespace, in live connections and in those of before.
 type SchedTotal struct {
 	Scheduler       string `json:"scheduler"`
-	Netns           uint64 `json:"netns"`
-	NetnsName       string `json:"netns_name,omitempty"`
+	Netns           uint64 `json:"netns"` // inode number
+	NetnsCookie     uint64 `json:"netns_cookie"`
+	NetnsName       string `json:"netns_name,omitempty"` // by ip netns; "" also for one that has ended
 	Opened          uint64 `json:"connections_opened"`
 	Closed          uint64 `json:"connections_closed"`
 	Decisions       uint64 `json:"decisions"`
@@ -71,57 +72,65 @@ type SchedTotal struct {
 	Bytes           uint64 `json:"bytes"`
 }
 
-// readScheds adds what packet schedulers did to the snapshot.
-func (s *Source) readScheds(snap *Snapshot, names map[uint64]string, now time.Duration) error {
-	// The totals first: a connection that closes meanwhile is missing in both, not counted twice.
-	totals, err := s.maps.SchedTotals()
-	if err != nil {
-		return err
+// addScheds adds what packet schedulers did. The totals in the map are of connections that have closed.
+func (snap *Snapshot) addScheds(raw *rawMaps, at places, now time.Duration) {
+	totals := map[obj.MapsMpccSchedTotalKey]*SchedTotal{}
+	for key, perCPU := range raw.schedTotals {
+		totals[key] = schedTotalOf(key, perCPU, at)
 	}
-	connections, err := s.maps.Connections()
-	if err != nil {
-		return err
-	}
-	for id, raw := range connections {
-		c := connectionOf(id, &raw, names, now)
+	for id, r := range raw.connections {
+		c := connectionOf(id, &r, at, now)
 		snap.Connections = append(snap.Connections, c)
-		key := obj.MapsMpccSchedTotalKey{Netns: raw.Netns, Scheduler: raw.Scheduler}
+		key := obj.MapsMpccSchedTotalKey{NetnsCookie: r.NetnsCookie, Scheduler: r.Scheduler}
 		total := totals[key]
+		if total == nil { // the map was full
+			total = &SchedTotal{Scheduler: c.Scheduler, Netns: c.Netns, NetnsCookie: c.NetnsCookie, NetnsName: c.NetnsName}
+			totals[key] = total
+		}
 		total.Decisions += c.Decisions
 		total.Waits += c.Waits
 		total.Retransmissions += c.Retransmissions
 		for _, f := range c.Subflows {
 			total.Bytes += f.Bytes
 		}
-		totals[key] = total
 	}
 	slices.SortFunc(snap.Connections, func(a, b Connection) int {
 		return cmp.Or(cmp.Compare(a.Netns, b.Netns), cmp.Compare(a.Token, b.Token), cmp.Compare(a.ID, b.ID))
 	})
-	for key, t := range totals {
-		snap.SchedTotals = append(snap.SchedTotals, SchedTotal{
-			Scheduler: loader.CString(key.Scheduler[:]), Netns: uint64(key.Netns), NetnsName: names[uint64(key.Netns)],
-			Opened: t.Opened, Closed: t.Closed, Decisions: t.Decisions, Waits: t.Waits,
-			Retransmissions: t.Retransmissions, Bytes: t.Bytes,
-		})
+	for _, t := range totals {
+		snap.SchedTotals = append(snap.SchedTotals, *t)
 	}
 	slices.SortFunc(snap.SchedTotals, func(a, b SchedTotal) int {
-		return cmp.Or(cmp.Compare(a.Scheduler, b.Scheduler), cmp.Compare(a.Netns, b.Netns))
+		return cmp.Or(cmp.Compare(a.Scheduler, b.Scheduler), cmp.Compare(a.Netns, b.Netns),
+			cmp.Compare(a.NetnsCookie, b.NetnsCookie))
 	})
-	counters, err := s.maps.SchedCounters()
-	snap.Lost.Connections, snap.Lost.SchedTotals = counters.LostConnections, counters.LostTotals
-	return err
 }
 
-func connectionOf(id uint64, raw *obj.MapsMpccSchedConnection, names map[uint64]string, now time.Duration) Connection {
+// schedTotalOf adds up what the CPUs have counted.
+func schedTotalOf(key obj.MapsMpccSchedTotalKey, perCPU []obj.MapsMpccSchedTotal, at places) *SchedTotal {
+	sum := &SchedTotal{
+		Scheduler: text(key.Scheduler[:]), NetnsCookie: key.NetnsCookie, NetnsName: at.found[key.NetnsCookie].name,
+	}
+	for i := range perCPU {
+		t := &perCPU[i]
+		sum.Netns = max(sum.Netns, uint64(t.Netns))
+		sum.Opened += t.Opened
+		sum.Closed += t.Closed
+		sum.Decisions += t.Decisions
+		sum.Waits += t.Waits
+		sum.Retransmissions += t.Retransmissions
+		sum.Bytes += t.Bytes
+	}
+	return sum
+}
+
+func connectionOf(id uint64, raw *obj.MapsMpccSchedConnection, at places, now time.Duration) Connection {
+	there := at.found[raw.NetnsCookie]
 	c := Connection{
-		ID: id, Token: Token(raw.Token), Scheduler: loader.CString(raw.Scheduler[:]),
-		Netns: uint64(raw.Netns), NetnsName: names[uint64(raw.Netns)],
+		ID: id, Token: Token(raw.Token), Scheduler: text(raw.Scheduler[:]),
+		Netns: uint64(raw.Netns), NetnsCookie: raw.NetnsCookie, NetnsName: there.name,
 		Decisions: raw.Decisions, Waits: raw.Waits, Retransmissions: raw.Retransmissions, LeftOut: raw.LeftOut,
-		Age: Seconds(now - time.Duration(raw.OpenedUs)*time.Microsecond),
-		// A decision may have been made while the maps were read.
-		Updated:  Seconds(max(0, now-time.Duration(raw.UpdatedUs)*time.Microsecond)),
-		Subflows: []Scheduled{},
+		Age: since(raw.OpenedUs, now), Updated: since(raw.UpdatedUs, now), Subflows: []Scheduled{},
 	}
 	all := uint64(0)
 	for _, f := range raw.Subflows[:raw.Count] {
@@ -129,7 +138,8 @@ func connectionOf(id uint64, raw *obj.MapsMpccSchedConnection, names map[uint64]
 	}
 	for _, f := range raw.Subflows[:raw.Count] {
 		g := Scheduled{
-			SubflowID: f.SubflowId, LocalID: f.LocalId, RemoteID: f.RemoteId, Ifindex: f.Ifindex,
+			SubflowID: f.SubflowId, LocalID: f.LocalId, RemoteID: f.RemoteId,
+			Ifindex: f.Ifindex, Interface: there.interfaces[f.Ifindex],
 			Backup: f.Backup != 0, Allowed: f.Allowed != 0, Bytes: f.Bytes, Chosen: f.Chosen,
 			Retransmitted: f.Retransmitted, Full: f.Full, Refused: f.Refused,
 			Rate: unlessZero(f.Rate.M, f.Rate.E), Cost: unlessZero(f.Cost.M, f.Cost.E),
@@ -151,7 +161,7 @@ func choiceOf(raw *obj.MapsMpccSchedConnection, now time.Duration) *SubsetChoice
 	}
 	choice := &SubsetChoice{
 		K: r.K, Order: []uint32{}, Objective: []float64{}, Bytes: r.Bytes, Changes: r.Changes,
-		Age: Seconds(max(0, now-time.Duration(r.ChosenUs)*time.Microsecond)),
+		Age: since(r.ChosenUs, now),
 	}
 	for i := range r.Count {
 		o := math.Ldexp(float64(r.Objective[i].Value.M), int(r.Objective[i].Value.E))

@@ -1,11 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package telemetry turns the pinned maps into Go values with units. The types of the maps are
-// generated from bpf/include/mpcc/telemetry.h, which says what each field means.
+// Package telemetry reads what mpcc's programs see of live connections, and the totals of those of before,
+// as Go values with units. Take, or Open and Read, give a Snapshot; it takes root's rights, or those of who
+// may read what is pinned under /sys/fs/bpf/mpcc.
+//
+// A network namespace has its inode number for people, by which ls -i /run/netns finds it, and a cookie,
+// which alone tells it from an earlier namespace that had the same number. Names of namespaces and
+// interfaces are made printable: a byte that is not stands as \xNN.
 package telemetry
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -32,8 +38,9 @@ type Subflow struct {
 	RemoteID      uint8          `json:"remote_id"`
 	CC            string         `json:"cc"`
 	Netns         uint64         `json:"netns"` // inode number
-	NetnsName     string         `json:"netns_name,omitempty"`
-	Interface     string         `json:"interface"`
+	NetnsCookie   uint64         `json:"netns_cookie"`
+	NetnsName     string         `json:"netns_name,omitempty"` // by ip netns
+	Interface     string         `json:"interface"`            // "" while it has no route
 	Ifindex       uint32         `json:"ifindex"`
 	Local         netip.AddrPort `json:"local"`
 	Remote        netip.AddrPort `json:"remote"`
@@ -82,8 +89,9 @@ func (s Seconds) MarshalJSON() ([]byte, error) { return json.Marshal(time.Durati
 // Total is what a congestion control did on an interface of a namespace, ended subflows included.
 type Total struct {
 	CC            string  `json:"cc"`
-	Netns         uint64  `json:"netns"`
-	NetnsName     string  `json:"netns_name,omitempty"`
+	Netns         uint64  `json:"netns"` // inode number
+	NetnsCookie   uint64  `json:"netns_cookie"`
+	NetnsName     string  `json:"netns_name,omitempty"` // by ip netns; "" also for one that has ended
 	Interface     string  `json:"interface"`
 	Ifindex       uint32  `json:"ifindex"`
 	Opened        uint64  `json:"subflows_opened"`
@@ -100,7 +108,7 @@ type Total struct {
 	RTT []uint64 `json:"-"`
 }
 
-// RTTBound is the inclusive upper bound of bucket i of Total.RTT: 2^(i-20) s.
+// RTTBound returns the inclusive upper bound of bucket i of Total.RTT, in seconds: 2^(i-20).
 func RTTBound(i int) float64 { return math.Ldexp(1, i-20) }
 
 // Lost counts what could not be recorded, because a map was full or a connection too wide.
@@ -121,9 +129,9 @@ type Snapshot struct {
 	Lost        Lost         `json:"lost"`
 }
 
-// Take opens the maps for one snapshot: they may go and come back between two. It is nil where nothing is
-// loaded.
-func Take() (*Snapshot, error) {
+// Take returns a snapshot of the maps as they are now, nil where nothing is loaded: the maps may go and
+// come back between two.
+func Take(ctx context.Context) (*Snapshot, error) {
 	source, err := Open()
 	if errors.Is(err, loader.ErrNotLoaded) {
 		return nil, nil
@@ -132,14 +140,14 @@ func Take() (*Snapshot, error) {
 		return nil, err
 	}
 	defer source.Close()
-	snap, err := source.Read()
+	snap, err := source.Read(ctx)
 	return &snap, err
 }
 
-// Source is where snapshots come from: the pinned maps.
+// Source is where snapshots come from: the pinned maps. It may be used by several goroutines at once.
 type Source struct{ maps *loader.Maps }
 
-// Open opens the pinned maps; loader.ErrNotLoaded where there are none.
+// Open opens the pinned maps. The error wraps loader.ErrNotLoaded where there are none.
 func Open() (*Source, error) {
 	maps, err := loader.OpenMaps()
 	if err != nil {
@@ -151,50 +159,55 @@ func Open() (*Source, error) {
 // Close lets go of the maps.
 func (s *Source) Close() { s.maps.Close() }
 
-// Read takes a snapshot: subflows by connection and id, totals by algorithm and place.
-func (s *Source) Read() (Snapshot, error) {
+// Capacity returns what the maps have room for.
+func (s *Source) Capacity() (loader.Capacity, error) { return s.maps.Capacity() }
+
+// Read returns a snapshot: subflows and connections by namespace and token, totals by algorithm and place.
+// It looks into the namespaces that have a name, for names of interfaces, as far as it may.
+func (s *Source) Read(ctx context.Context) (Snapshot, error) {
 	snap := Snapshot{
 		Subflows: []Subflow{}, Totals: []Total{}, Connections: []Connection{}, SchedTotals: []SchedTotal{},
 	}
-	names := loader.NetnsNames()
+	raw, err := s.readMaps()
+	if err != nil {
+		return snap, err
+	}
+	// After the maps: what was written meanwhile is not older than nothing.
 	now, err := monotonic()
 	if err != nil {
 		return snap, err
 	}
-	subflows, err := s.maps.Subflows()
-	if err != nil {
+	at := raw.places()
+	if err := at.find(ctx); err != nil {
 		return snap, err
 	}
-	for id, raw := range subflows {
-		snap.Subflows = append(snap.Subflows, subflowOf(id, &raw, names, now))
+	for id, f := range raw.subflows {
+		snap.Subflows = append(snap.Subflows, subflowOf(id, &f, at, now))
 	}
 	slices.SortFunc(snap.Subflows, func(a, b Subflow) int {
 		return cmp.Or(cmp.Compare(a.Netns, b.Netns), cmp.Compare(a.Token, b.Token),
 			cmp.Compare(a.SubflowID, b.SubflowID), cmp.Compare(a.ID, b.ID))
 	})
-	totals, err := s.maps.Totals()
-	if err != nil {
-		return snap, err
-	}
-	for key, raw := range totals {
-		snap.Totals = append(snap.Totals, totalOf(key, &raw, names))
+	for key, t := range raw.totals {
+		snap.Totals = append(snap.Totals, totalOf(key, t, at))
 	}
 	slices.SortFunc(snap.Totals, func(a, b Total) int {
-		return cmp.Or(cmp.Compare(a.CC, b.CC), cmp.Compare(a.Netns, b.Netns), cmp.Compare(a.Ifindex, b.Ifindex))
+		return cmp.Or(cmp.Compare(a.CC, b.CC), cmp.Compare(a.Netns, b.Netns),
+			cmp.Compare(a.NetnsCookie, b.NetnsCookie), cmp.Compare(a.Ifindex, b.Ifindex))
 	})
-	counters, err := s.maps.Counters()
-	if err != nil {
-		return snap, err
+	snap.addScheds(raw, at, now)
+	snap.Lost = Lost{
+		Subflows: raw.counters.LostSubflows, Totals: raw.counters.LostTotals, Siblings: raw.counters.LostSiblings,
+		Connections: raw.schedCounters.LostConnections, SchedTotals: raw.schedCounters.LostTotals,
 	}
-	snap.Lost = Lost{Subflows: counters.LostSubflows, Totals: counters.LostTotals, Siblings: counters.LostSiblings}
-	return snap, s.readScheds(&snap, names, now)
+	return snap, nil
 }
 
-func subflowOf(id uint64, s *obj.MapsMpccSubflow, names map[uint64]string, now time.Duration) Subflow {
+func subflowOf(id uint64, s *obj.MapsMpccSubflow, at places, now time.Duration) Subflow {
 	f := Subflow{
 		ID: id, Token: Token(s.Token), SubflowID: s.SubflowId, LocalID: s.LocalId, RemoteID: s.RemoteId,
-		CC: loader.CString(s.Cc[:]), Netns: uint64(s.Netns), NetnsName: names[uint64(s.Netns)],
-		Interface: loader.CString(s.Ifname[:]), Ifindex: s.Ifindex,
+		CC: text(s.Cc[:]), Netns: uint64(s.Netns), NetnsCookie: s.NetnsCookie, NetnsName: at.found[s.NetnsCookie].name,
+		Interface: text(s.Ifname[:]), Ifindex: s.Ifindex,
 		Local: address(s.Family, s.Local, s.LocalPort), Remote: address(s.Family, s.Remote, s.RemotePort),
 		Backup: s.Backup != 0, Priced: s.Priced != 0, Cwnd: s.Cwnd, MSS: s.Mss,
 		SRTT:         Micros(time.Duration(s.SrttUs8) * time.Microsecond / 8),
@@ -202,8 +215,8 @@ func subflowOf(id uint64, s *obj.MapsMpccSubflow, names map[uint64]string, now t
 		DeliveryRate: s.DeliveryRate, BytesSent: s.BytesSent, BytesAcked: s.BytesAcked,
 		BytesReceived: s.BytesReceived, BytesRetrans: s.BytesRetrans, Retrans: s.Retrans, Losses: s.Losses,
 		Coupling: math.Ldexp(float64(s.Coupling.Value.M), int(s.Coupling.Value.E)),
-		Age:      Seconds(now - time.Duration(s.OpenedUs)*time.Microsecond),
-		Updated:  Seconds(now - time.Duration(s.UpdatedUs)*time.Microsecond),
+		Age:      since(s.OpenedUs, now),
+		Updated:  since(s.UpdatedUs, now),
 	}
 	if s.Coupling.Negative != 0 {
 		f.Coupling = -f.Coupling
@@ -218,15 +231,39 @@ func subflowOf(id uint64, s *obj.MapsMpccSubflow, names map[uint64]string, now t
 	return f
 }
 
-func totalOf(key obj.MapsMpccTotalKey, t *obj.MapsMpccTotal, names map[uint64]string) Total {
-	return Total{
-		CC: loader.CString(key.Cc[:]), Netns: uint64(key.Netns), NetnsName: names[uint64(key.Netns)],
-		Interface: loader.CString(t.Ifname[:]), Ifindex: key.Ifindex,
-		Opened: t.Opened, Closed: t.Closed, BytesAcked: t.BytesAcked, BytesReceived: t.BytesReceived,
-		BytesRetrans: t.BytesRetrans, Retrans: t.Retrans, Losses: t.Losses,
-		Energy: float64(t.EnergyNj) / 1e9,
-		RTTSum: Seconds(time.Duration(t.RttSumUs) * time.Microsecond), RTT: slices.Clone(t.Rtt[:]),
+// totalOf adds up what the CPUs have counted.
+func totalOf(key obj.MapsMpccTotalKey, perCPU []obj.MapsMpccTotal, at places) Total {
+	sum := Total{
+		CC: text(key.Cc[:]), NetnsCookie: key.NetnsCookie, NetnsName: at.found[key.NetnsCookie].name,
+		Ifindex: key.Ifindex, RTT: make([]uint64, len(perCPU[0].Rtt)),
 	}
+	var energy, rttSum uint64
+	for i := range perCPU {
+		t := &perCPU[i]
+		sum.Opened += t.Opened
+		sum.Closed += t.Closed
+		sum.BytesAcked += t.BytesAcked
+		sum.BytesReceived += t.BytesReceived
+		sum.BytesRetrans += t.BytesRetrans
+		sum.Retrans += t.Retrans
+		sum.Losses += t.Losses
+		energy += t.EnergyNj
+		rttSum += t.RttSumUs
+		for bucket, n := range t.Rtt {
+			sum.RTT[bucket] += n
+		}
+		sum.Netns = max(sum.Netns, uint64(t.Netns))
+		sum.Interface = cmp.Or(sum.Interface, text(t.Ifname[:]))
+	}
+	sum.Energy = float64(energy) / 1e9
+	sum.RTTSum = Seconds(time.Duration(rttSum) * time.Microsecond)
+	return sum
+}
+
+// since is how long ago a moment of the monotonic clock was. The programs may write a newer one while the
+// maps are read.
+func since(us uint64, now time.Duration) Seconds {
+	return Seconds(max(0, now-time.Duration(us)*time.Microsecond))
 }
 
 func address(family uint8, b [16]uint8, port uint16) netip.AddrPort {

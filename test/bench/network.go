@@ -189,13 +189,13 @@ func (n *network) run(ctx context.Context, cc string, span time.Duration, around
 func (n *network) connect(ctx context.Context, cc string) (sender, receiver *net.TCPConn, err error) {
 	err = n.sender.Do(func() (err error) {
 		server := netip.AddrPortFrom(n.paths[0].Addr(n.receiver), n.listener.Addr().Port())
-		sender, err = mptcp.Dial(ctx, server, cc)
+		sender, err = mptcp.Dial(ctx, server, mptcp.Options{CC: cc})
 		return err
 	})
 	if err != nil {
 		return nil, nil, err
 	}
-	if receiver, err = n.listener.Accept(); err != nil {
+	if receiver, err = n.listener.Accept(ctx); err != nil {
 		return nil, nil, errors.Join(err, sender.Close())
 	}
 	return sender, receiver, nil

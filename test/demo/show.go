@@ -18,6 +18,7 @@ import (
 
 	"github.com/mpcc/mpcc/internal/experiment/lab"
 	"github.com/mpcc/mpcc/pkg/mptcp"
+	"github.com/mpcc/mpcc/test/checked"
 )
 
 const (
@@ -194,31 +195,31 @@ func (s *stage) transfer(ctx context.Context, phone, server *lab.Host, to netip.
 	}
 	defer ln.Close()
 	type outcome struct {
-		mptcp.Result
+		checked.Result
 		err error
 	}
 	sent, received := make(chan outcome, 1), make(chan outcome, 1)
 	go func() {
-		conn, err := ln.Accept()
+		conn, err := ln.Accept(ctx)
 		if err != nil {
 			received <- outcome{err: err}
 			return
 		}
 		defer conn.Close()
-		r, err := mptcp.Receive(conn)
+		r, err := checked.Receive(conn)
 		received <- outcome{r, err}
 	}()
 	fmt.Printf("\nphone sends %d MB to server, congestion control %s\n", int(content/1e6), algorithm)
 	go func() {
 		err := phone.Do(func() error {
-			conn, err := mptcp.Dial(ctx, netip.AddrPortFrom(to, port), algorithm)
+			conn, err := mptcp.Dial(ctx, netip.AddrPortFrom(to, port), mptcp.Options{CC: algorithm})
 			if err != nil {
 				return err
 			}
 			defer conn.Close()
 			stop := context.AfterFunc(ctx, func() { conn.Close() })
 			defer stop()
-			r, err := mptcp.Send(conn, mptcp.Transfer{Bytes: content, Seed: 1})
+			r, err := checked.Send(conn, checked.Transfer{Bytes: content, Seed: 1})
 			sent <- outcome{r, err}
 			return nil
 		})

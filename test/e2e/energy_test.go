@@ -53,7 +53,7 @@ func TestEnergy(t *testing.T) {
 	}
 	move := func(bytes int64, meanwhile func(pair)) (m moved) {
 		t.Helper()
-		p := connect(t, client, server, paths[0].Addr(server), mptcp.Dial, "lia", "lia")
+		p := connect(t, client, server, paths[0].Addr(server), mptcp.Options{CC: "lia"}, "lia")
 		p.join(t, 2)
 		x := p.transfer(bytes)
 		meanwhile(p)

@@ -158,12 +158,12 @@ func (c callInfo) change(tid int) string {
 	case unix.SYS_OPENAT:
 		path := text(tid, c.args[1])
 		if _, err := os.Stat(path); err != nil && c.args[2]&unix.O_CREAT != 0 {
-			return "create " + filepath.Base(path)
+			return "create " + nameOf(path)
 		}
 	case unix.SYS_WRITE:
 		path, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", tid, c.args[0]))
 		if err == nil && (strings.HasPrefix(path, "/proc/sys/") || strings.HasPrefix(path, "/run/mpcc/")) {
-			return "write " + filepath.Base(path)
+			return "write " + nameOf(path)
 		}
 	case unix.SYS_BPF:
 		switch c.args[0] {
@@ -176,6 +176,15 @@ func (c callInfo) change(tid int) string {
 		}
 	}
 	return ""
+}
+
+// nameOf is a file's name, without the random end of one that is there only until it gets its real name.
+func nameOf(path string) string {
+	name := filepath.Base(path)
+	if strings.HasPrefix(name, ".") {
+		return name[:strings.LastIndexByte(name, '.')+1] + "*"
+	}
+	return name
 }
 
 // text reads a C string of the traced process.
@@ -294,7 +303,7 @@ func killedLoadIsTakenAway(t *testing.T, v victim) {
 		cleaned(t, before, changes)
 		if ended {
 			met(t, changes, "make mpcc", "make maps", "pin mpcc_subflows", "attach", "pin "+v.name,
-				"create defaults.json.new", "write defaults.json.new", "rename to defaults.json",
+				"create .defaults.json.*", "write .defaults.json.*", "rename to defaults.json",
 				"write "+filepath.Base(v.setting))
 			return
 		}

@@ -326,7 +326,7 @@ func TestModuleChurn(t *testing.T) {
 	var serving sync.WaitGroup
 	serving.Go(func() {
 		for {
-			conn, err := ln.Accept()
+			conn, err := ln.Accept(t.Context())
 			if err != nil {
 				return
 			}
@@ -391,7 +391,7 @@ func TestModuleChurn(t *testing.T) {
 func exchange(ctx context.Context, addr netip.AddrPort, bytes int) (subflows int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	conn, err := mptcp.Dial(ctx, addr, "")
+	conn, err := mptcp.Dial(ctx, addr, mptcp.Options{})
 	if err != nil {
 		return 0, err
 	}
@@ -411,7 +411,7 @@ func exchange(ctx context.Context, addr netip.AddrPort, bytes int) (subflows int
 	if string(returned) != string(content) {
 		return 0, errors.New("other content came back than was sent")
 	}
-	if is, err := mptcp.IsMPTCP(conn); err != nil || !is { // its first packets were lost
+	if is, err := conn.MultipathTCP(); err != nil || !is { // its first packets were lost
 		return 1, err
 	}
 	info, err := mptcp.ReadInfo(conn)

@@ -5,7 +5,6 @@
 package e2e
 
 import (
-	"context"
 	"encoding/binary"
 	"errors"
 	"net"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/mpcc/mpcc/internal/experiment/lab"
 	"github.com/mpcc/mpcc/pkg/mptcp"
+	"github.com/mpcc/mpcc/test/checked"
 )
 
 // A lab link that is asked for a delay, a rate, a queue or a loss has to have
@@ -117,7 +117,7 @@ func (w wire) probe(t *testing.T, n int, gap time.Duration) []time.Duration {
 
 // connect opens a connection from left to a Receive on right, whose outcome
 // comes by the channel.
-func (w wire) connect(t *testing.T, dial dialer, cc string) (*net.TCPConn, <-chan error) {
+func (w wire) connect(t *testing.T, o mptcp.Options) (*net.TCPConn, <-chan error) {
 	t.Helper()
 	var ln *mptcp.Listener
 	err := w.right.Do(func() (err error) {
@@ -130,16 +130,16 @@ func (w wire) connect(t *testing.T, dial dialer, cc string) (*net.TCPConn, <-cha
 	t.Cleanup(func() { ln.Close() })
 	received := make(chan error, 1)
 	go func() {
-		conn, err := ln.Accept()
+		conn, err := ln.Accept(t.Context())
 		if err == nil {
-			_, err = mptcp.Receive(conn)
+			_, err = checked.Receive(conn)
 			t.Cleanup(func() { conn.Close() })
 		}
 		received <- err
 	}()
 	var conn *net.TCPConn
 	err = w.left.Do(func() (err error) {
-		conn, err = dial(t.Context(), netip.AddrPortFrom(w.link.Addr(w.right), ln.Addr().Port()), cc)
+		conn, err = mptcp.Dial(t.Context(), netip.AddrPortFrom(w.link.Addr(w.right), ln.Addr().Port()), o)
 		return err
 	})
 	if err != nil {
@@ -148,8 +148,6 @@ func (w wire) connect(t *testing.T, dial dialer, cc string) (*net.TCPConn, <-cha
 	t.Cleanup(func() { conn.Close() })
 	return conn, received
 }
-
-type dialer func(context.Context, netip.AddrPort, string) (*net.TCPConn, error)
 
 func near(got, want, tolerance time.Duration) bool { return (got - want).Abs() <= tolerance }
 
@@ -221,12 +219,12 @@ func TestOneKernelNetlabRateDelayAndQueue(t *testing.T) {
 		t.Errorf("RTT %v on the idle link, want 20 ms", idle)
 	}
 
-	conn, received := w.connect(t, mptcp.DialTCP, "reno")
-	var sent mptcp.Result
+	conn, received := w.connect(t, mptcp.Options{CC: "reno", TCP: true})
+	var sent checked.Result
 	done := make(chan error)
 	go func() {
 		var err error
-		sent, err = mptcp.Send(conn, mptcp.Transfer{Bytes: 10 << 20, Seed: 1})
+		sent, err = checked.Send(conn, checked.Transfer{Bytes: 10 << 20, Seed: 1})
 		done <- errors.Join(err, <-received)
 	}()
 	// The longest but for the few that the machine itself held up.
@@ -274,14 +272,14 @@ func TestOneKernelNetlabTwoPaths(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	conn, received := w.connect(t, mptcp.Dial, "cubic")
+	conn, received := w.connect(t, mptcp.Options{CC: "cubic"})
 	if os.Getenv("MPCC_KERNEL") == "6.1" {
 		if _, err := mptcp.ReadInfo(conn); err == nil || !strings.Contains(err.Error(), "Linux 6.6") {
 			t.Errorf("ReadInfo on a kernel before 6.6: %v", err)
 		}
 		return
 	}
-	sent, err := mptcp.Send(conn, mptcp.Transfer{Bytes: 12 << 20, Seed: 2})
+	sent, err := checked.Send(conn, checked.Transfer{Bytes: 12 << 20, Seed: 2})
 	if err := errors.Join(err, <-received); err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,6 @@ package e2e
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"maps"
@@ -23,6 +22,7 @@ import (
 
 	"github.com/mpcc/mpcc/internal/experiment/lab"
 	"github.com/mpcc/mpcc/pkg/mptcp"
+	"github.com/mpcc/mpcc/test/checked"
 )
 
 // mpcc runs a command of mpcc as a user would and returns what it printed.
@@ -38,9 +38,10 @@ func mpcc(t *testing.T, args ...string) []byte {
 	return out
 }
 
-// load loads congestion controls until the test ends, which must leave the
-// machine as it was: call it before anything else is made.
-func load(t *testing.T, names ...string) {
+// load loads algorithms, with arguments as mpcc load takes them, until the test
+// ends, which must leave the machine as it was: call it before anything else is
+// made.
+func load(t *testing.T, args ...string) {
 	t.Helper()
 	before := traces(t)
 	t.Cleanup(func() {
@@ -54,9 +55,7 @@ func load(t *testing.T, names ...string) {
 			t.Errorf("left behind: before %v, after %v", before, after)
 		}
 	})
-	for _, name := range names {
-		mpcc(t, "load", name)
-	}
+	mpcc(t, append([]string{"load"}, args...)...)
 }
 
 // traces is everything on the machine that mpcc and the tests may touch.
@@ -64,7 +63,7 @@ func traces(t *testing.T) map[string]string {
 	t.Helper()
 	found := map[string]string{}
 	for _, pattern := range []string{
-		"/sys/fs/bpf/*", "/run/netns/*", "/run/mpcc/defaults.json*", "/run/mpcc/lab/*", "/sys/class/net/*",
+		"/sys/fs/bpf/*", "/run/netns/*", "/run/mpcc/defaults.json*", "/run/mpcc/.defaults.json*", "/run/mpcc/lab/*", "/sys/class/net/*",
 	} {
 		paths, err := filepath.Glob(pattern)
 		if err != nil {
@@ -296,7 +295,7 @@ func newTwoPaths(t *testing.T, shapes [2]lab.Shape) twoPaths {
 // is under serverCC.
 func (n twoPaths) connect(t *testing.T, cc, serverCC string) pair {
 	t.Helper()
-	return connect(t, n.client, n.server, n.paths[0].Addr(n.server), mptcp.Dial, cc, serverCC)
+	return connect(t, n.client, n.server, n.paths[0].Addr(n.server), mptcp.Options{CC: cc}, serverCC)
 }
 
 // path is the number of the path that a subflow of the client takes.
@@ -318,9 +317,8 @@ type pair struct {
 	received       *atomic.Int64   // bytes, by the server of a stream
 }
 
-// connect connects from and to. dial is mptcp.Dial or mptcp.DialTCP.
-func connect(t *testing.T, from, to *lab.Host, addr netip.Addr,
-	dial func(context.Context, netip.AddrPort, string) (*net.TCPConn, error), cc, serverCC string) pair {
+// connect connects from and to.
+func connect(t *testing.T, from, to *lab.Host, addr netip.Addr, o mptcp.Options, serverCC string) pair {
 	t.Helper()
 	p := pair{received: new(atomic.Int64)}
 	err := to.Do(func() (err error) {
@@ -335,11 +333,11 @@ func connect(t *testing.T, from, to *lab.Host, addr netip.Addr,
 	accepted := make(chan error, 1)
 	go func() {
 		var err error
-		p.server, err = p.listener.Accept()
+		p.server, err = p.listener.Accept(t.Context())
 		accepted <- err
 	}()
 	err = from.Do(func() (err error) {
-		p.client, err = dial(t.Context(), netip.AddrPortFrom(addr, p.listener.Addr().Port()), cc)
+		p.client, err = mptcp.Dial(t.Context(), netip.AddrPortFrom(addr, p.listener.Addr().Port()), o)
 		return err
 	})
 	if err != nil {
@@ -412,7 +410,7 @@ type transfer struct {
 }
 
 type outcome struct {
-	mptcp.Result
+	checked.Result
 	err error
 }
 
@@ -420,18 +418,18 @@ type outcome struct {
 func (p pair) transfer(bytes int64) transfer {
 	x := transfer{make(chan outcome, 1), make(chan outcome, 1)}
 	go func() {
-		r, err := mptcp.Send(p.client, mptcp.Transfer{Bytes: bytes, Seed: 1})
+		r, err := checked.Send(p.client, checked.Transfer{Bytes: bytes, Seed: 1})
 		x.sent <- outcome{r, err}
 	}()
 	go func() {
-		r, err := mptcp.Receive(p.server)
+		r, err := checked.Receive(p.server)
 		x.received <- outcome{r, err}
 	}()
 	return x
 }
 
 // wait waits until all of it has arrived, unharmed.
-func (x transfer) wait(t *testing.T) mptcp.Result {
+func (x transfer) wait(t *testing.T) checked.Result {
 	t.Helper()
 	sent, received := <-x.sent, <-x.received
 	if err := errors.Join(sent.err, received.err); err != nil {

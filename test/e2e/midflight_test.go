@@ -236,7 +236,7 @@ func TestSinglePathIsReno(t *testing.T) {
 		if out, err := rules.CombinedOutput(); err != nil {
 			t.Fatalf("nft: %v: %s", err, out)
 		}
-		flows = append(flows, connect(t, sender, receiver, path.Addr(receiver), mptcp.DialTCP, cc, ""))
+		flows = append(flows, connect(t, sender, receiver, path.Addr(receiver), mptcp.Options{CC: cc, TCP: true}, ""))
 	}
 	for _, p := range flows {
 		p.stream()

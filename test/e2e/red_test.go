@@ -97,7 +97,7 @@ func TestOneKernelREDMarks(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	p := connect(t, w.left, w.right, w.link.Addr(w.right), mptcp.DialTCP, "reno", "")
+	p := connect(t, w.left, w.right, w.link.Addr(w.right), mptcp.Options{CC: "reno", TCP: true}, "")
 	p.stream()
 	time.Sleep(5 * time.Second)
 	q := stats(t, w)

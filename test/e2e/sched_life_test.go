@@ -76,7 +76,7 @@ func TestSchedulerUnderTraffic(t *testing.T) {
 	shape := lab.Shape{Rate: 15e6, Delay: 10 * time.Millisecond, Queue: 100}
 	n := newTwoPaths(t, [2]lab.Shape{shape, shape})
 	where := n.client.Namespace()
-	prints(t, `^minrtt: loaded\nminrtt: default of `+where+`\n$`, "load", "minrtt", "--default", "--netns", where)
+	prints(t, `^maps: .*\nminrtt: loaded\nminrtt: default of `+where+`\n$`, "load", "minrtt", "--default", "--netns", where)
 	prints(t, `(?m)^minrtt is the default of network namespace `+where+` \(was default\)$`, "status")
 	p := n.connect(t, "", "")
 	x := p.transfer(bytes)
@@ -195,7 +195,7 @@ func TestOneKernelTwoAlgorithmsOfOneName(t *testing.T) {
 		t.Errorf("load cdd: %v, %q", err, out)
 	}
 	for _, id := range []string{"cc/cdd", "sched/cdd"} {
-		prints(t, "^"+id+": loaded\n$", "load", id)
+		prints(t, "^(maps: .*\n)?"+id+": loaded\n$", "load", id)
 	}
 	n := newTwoPaths(t, [2]lab.Shape{})
 	mpcc(t, "load", "sched/cdd", "--default", "--netns", n.client.Namespace())

@@ -16,6 +16,7 @@ import (
 
 	"github.com/mpcc/mpcc/internal/experiment/lab"
 	"github.com/mpcc/mpcc/pkg/mptcp"
+	"github.com/mpcc/mpcc/test/checked"
 )
 
 // packetSchedulers are all that mpcc has.
@@ -64,7 +65,7 @@ func (p pair) reverse() pair {
 }
 
 // within waits for the transfer, but no longer.
-func (x transfer) within(t *testing.T, limit time.Duration) mptcp.Result {
+func (x transfer) within(t *testing.T, limit time.Duration) checked.Result {
 	t.Helper()
 	if !eventually(limit, x.done) {
 		t.Fatalf("the transfer has not ended after %v", limit)

@@ -46,7 +46,7 @@ func runScripts(t *testing.T, folder string) {
 				Files:               []string{file},
 				RequireExplicitExec: true,
 				Cmds: map[string]func(*testscript.TestScript, bool, []string){
-					"exits": scriptExits, "attach": scriptAttach, "default": scriptDefault, "offered": scriptOffered,
+					"exits": scriptExits, "tells": scriptTells, "attach": scriptAttach, "default": scriptDefault, "offered": scriptOffered,
 				},
 			})
 		})
@@ -65,6 +65,26 @@ func scriptExits(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: exits CODE COMMAND [ARGUMENT...]")
 	}
+	scriptEnds(ts, args)
+	complaint := ts.ReadFile("stderr")
+	if args[0] != "0" && (!strings.HasPrefix(complaint, "mpcc: ") || strings.Count(complaint, "\n") != 1) {
+		ts.Fatalf("not one line of complaint: %q", complaint)
+	}
+}
+
+// tells CODE COMMAND… wants this exit code of a command whose output tells why, and no complaint.
+func scriptTells(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: tells CODE COMMAND [ARGUMENT...]")
+	}
+	scriptEnds(ts, args)
+	if complaint := ts.ReadFile("stderr"); complaint != "" {
+		ts.Fatalf("it complains: %q", complaint)
+	}
+}
+
+// scriptEnds runs CODE COMMAND… and wants this exit code.
+func scriptEnds(ts *testscript.TestScript, args []string) {
 	want, err := strconv.Atoi(args[0])
 	ts.Check(err)
 	got := 0
@@ -76,10 +96,6 @@ func scriptExits(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	if got != want {
 		ts.Fatalf("exit code %d, want %d", got, want)
-	}
-	complaint := ts.ReadFile("stderr")
-	if got != 0 && (!strings.HasPrefix(complaint, "mpcc: ") || strings.Count(complaint, "\n") != 1) {
-		ts.Fatalf("not one line of complaint: %q", complaint)
 	}
 }
 

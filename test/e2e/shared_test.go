@@ -56,8 +56,8 @@ func (n sharedBottleneck) contend(t *testing.T, cc, rivalCC string) *contest {
 	t.Helper()
 	addr := n.bottleneck.Addr(n.server)
 	c := &contest{
-		multipath: connect(t, n.client, n.server, addr, mptcp.Dial, cc, ""),
-		single:    connect(t, n.rival, n.server, addr, mptcp.DialTCP, rivalCC, ""),
+		multipath: connect(t, n.client, n.server, addr, mptcp.Options{CC: cc}, ""),
+		single:    connect(t, n.rival, n.server, addr, mptcp.Options{CC: rivalCC, TCP: true}, ""),
 	}
 	c.multipath.stream()
 	c.single.stream()

@@ -98,7 +98,7 @@ func TestShift(t *testing.T) {
 		}
 		conns := map[string]pair{}
 		for _, cc := range ccs {
-			p := connect(t, client, server, steady.Addr(server), mptcp.Dial, cc, "")
+			p := connect(t, client, server, steady.Addr(server), mptcp.Options{CC: cc}, "")
 			defer p.close()
 			p.join(t, 2)
 			conns[cc] = p
@@ -111,7 +111,7 @@ func TestShift(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range rivals {
-			p := connect(t, rival, server, bottleneck.Addr(server), mptcp.DialTCP, "reno", "")
+			p := connect(t, rival, server, bottleneck.Addr(server), mptcp.Options{CC: "reno", TCP: true}, "")
 			defer p.close()
 			p.stream()
 		}

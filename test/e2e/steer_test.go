@@ -23,7 +23,7 @@ import (
 
 	"github.com/mpcc/mpcc/internal/experiment/lab"
 	"github.com/mpcc/mpcc/pkg/mptcp"
-	"github.com/mpcc/mpcc/pkg/mptcp/pmtest"
+	"github.com/mpcc/mpcc/test/pmtest"
 )
 
 // change is a line of `mpcc steer -j`.

@@ -11,8 +11,9 @@
 #define MPCC_MAX_PROFILES 1024
 
 struct mpcc_energy_key {
-	__u32 netns; /* inode number of the network namespace */
+	__u64 netns_cookie; /* as in telemetry.h */
 	__u32 ifindex;
+	__u32 pad;
 };
 
 /* 1 uW/Mbps is 1 pJ per bit. */
@@ -20,8 +21,9 @@ struct mpcc_energy_profile {
 	__u32 up_uw_per_mbps; /* sending; 0 .. 4294 mW/Mbps */
 	__u32 down_uw_per_mbps; /* receiving */
 	__u32 base_uw; /* while active; 0 .. 4294 W */
-	__u32 pad;
+	__u32 netns; /* inode number of the network namespace */
 	__u64 charged_until_us; /* CLOCK_MONOTONIC; the base is charged once, however many subflows */
+	__u8 ifname[16]; /* when the profile was set */
 };
 
 struct {

@@ -24,7 +24,7 @@ typedef _Bool bool;
 #define NULL ((void *)0)
 
 /* From the BPF system call's interface. */
-enum { BPF_MAP_TYPE_HASH = 1, BPF_MAP_TYPE_ARRAY = 2 };
+enum { BPF_MAP_TYPE_HASH = 1, BPF_MAP_TYPE_ARRAY = 2, BPF_MAP_TYPE_PERCPU_HASH = 5 };
 enum { BPF_ANY = 0, BPF_NOEXIST = 1 };
 enum { BPF_F_NO_PREALLOC = 1 };
 
@@ -54,6 +54,7 @@ struct ns_common {
 
 struct net {
 	struct ns_common ns;
+	__u64 net_cookie;
 };
 
 typedef struct {

@@ -11,7 +11,7 @@ static __always_inline void integrate_energy(struct mpcc_subflow *s, const struc
 					     struct mpcc_flow *flow, struct mpcc_total *t,
 					     __u64 now)
 {
-	struct mpcc_energy_key key = { .netns = s->netns, .ifindex = s->ifindex };
+	struct mpcc_energy_key key = { .netns_cookie = s->netns_cookie, .ifindex = s->ifindex };
 	struct mpcc_energy_profile *p = bpf_map_lookup_elem(&mpcc_energy, &key);
 	__u64 sent = tp->bytes_sent - s->bytes_sent;
 	__u64 received = tp->bytes_received - s->bytes_received;

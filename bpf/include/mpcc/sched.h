@@ -100,20 +100,24 @@ static __always_inline struct mpcc_sched_connection *connection_entry(const stru
 static __always_inline struct mpcc_sched_total *
 sched_total_of(const struct mpcc_sched_connection *c)
 {
-	struct mpcc_sched_total_key key = { .netns = c->netns };
+	struct mpcc_sched_total_key key = { .netns_cookie = c->netns_cookie };
 	struct mpcc_sched_counter_set *lost;
 	struct mpcc_sched_total *t;
 
 	__builtin_memcpy(key.scheduler, c->scheduler, sizeof(key.scheduler));
 	t = bpf_map_lookup_elem(&mpcc_sched_sums, &key);
-	if (t)
-		return t;
-	/* Two connections may race to create it: the loser finds the winner's. */
-	bpf_map_update_elem(&mpcc_sched_sums, &key, &no_sched_total, BPF_NOEXIST);
-	t = bpf_map_lookup_elem(&mpcc_sched_sums, &key);
+	if (!t) {
+		/* Two connections may race to create it: the loser finds the winner's. */
+		bpf_map_update_elem(&mpcc_sched_sums, &key, &no_sched_total, BPF_NOEXIST);
+		t = bpf_map_lookup_elem(&mpcc_sched_sums, &key);
+	}
 	lost = sched_counters();
-	if (!t && lost)
+	if (t) {
+		t->netns = c->netns;
+		t->updated_us = c->updated_us;
+	} else if (lost) {
 		__sync_fetch_and_add(&lost->lost_totals, 1);
+	}
 	return t;
 }
 
@@ -143,6 +147,7 @@ static __noinline int open_connection(struct mptcp_sock *msk, struct sched_state
 	c->opened_us = now_us();
 	c->updated_us = c->opened_us;
 	c->netns = msk->sk.icsk_inet.sk.__sk_common.skc_net.net->ns.inum;
+	c->netns_cookie = msk->sk.icsk_inet.sk.__sk_common.skc_net.net->net_cookie;
 	c->token = msk->token;
 	__builtin_memcpy(c->scheduler, mpcc_sched_name, sizeof(c->scheduler));
 	t = sched_total_of(c);
@@ -197,7 +202,7 @@ static __always_inline void read_profile(struct mpcc_lane *l, const struct mptcp
 					 const struct tcp_sock *tp)
 {
 	struct mpcc_energy_key key = {
-		.netns = msk->sk.icsk_inet.sk.__sk_common.skc_net.net->ns.inum,
+		.netns_cookie = msk->sk.icsk_inet.sk.__sk_common.skc_net.net->net_cookie,
 		.ifindex = sched_ifindex(tp),
 	};
 	const struct mpcc_energy_profile *p = bpf_map_lookup_elem(&mpcc_energy, &key);

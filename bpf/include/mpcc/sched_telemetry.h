@@ -48,6 +48,7 @@ struct mpcc_sched_connection {
 	__u64 decisions; /* to send */
 	__u64 waits; /* of them, to wait although there was room */
 	__u64 retransmissions; /* decisions on what to send again */
+	__u64 netns_cookie;
 	__u32 token; /* as ss -M shows it */
 	__u32 netns; /* inode number of the network namespace */
 	__u32 count; /* slots of subflows[] that have been used */
@@ -59,10 +60,11 @@ struct mpcc_sched_connection {
 
 /* Totals outlive the connections they come from; what these did is added when they close. */
 struct mpcc_sched_total_key {
-	__u32 netns;
+	__u64 netns_cookie;
 	__u8 scheduler[16];
 };
 
+/* One for each CPU, as struct mpcc_total. */
 struct mpcc_sched_total {
 	__u64 opened; /* connections */
 	__u64 closed;
@@ -70,6 +72,9 @@ struct mpcc_sched_total {
 	__u64 waits;
 	__u64 retransmissions;
 	__u64 bytes;
+	__u64 updated_us; /* CLOCK_MONOTONIC, when a connection was opened or closed */
+	__u32 netns; /* inode number of the network namespace */
+	__u32 pad;
 };
 
 /* What could not be recorded. No connection is hurt by it. */
@@ -89,7 +94,7 @@ struct {
 } mpcc_sched_conn SEC(".maps");
 
 struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
 	__uint(max_entries, MPCC_MAX_SCHED_TOTALS);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__uint(pinning, LIBBPF_PIN_BY_NAME);

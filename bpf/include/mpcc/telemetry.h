@@ -5,6 +5,9 @@
  *
  * A value is written field by field while others read it: each field is whole, but fields of one
  * read may be one refresh apart. A refresh happens at most once per RTT and once per 20 ms.
+ *
+ * A network namespace is told apart by its cookie, which no other one has had since the machine
+ * started. Its inode number, which people see, comes again when it has ended.
  */
 #ifndef MPCC_TELEMETRY_H
 #define MPCC_TELEMETRY_H
@@ -27,6 +30,7 @@ struct mpcc_subflow {
 	__u64 bytes_retrans;
 	__u64 delivery_rate; /* bytes per second */
 	__u64 energy_nj; /* modelled; 0 without a profile */
+	__u64 netns_cookie;
 	struct mpcc_coupling coupling; /* the algorithm's own quantity */
 	__u32 cwnd; /* packets */
 	__u32 ssthresh; /* packets; 2^31-1 before the first loss */
@@ -54,11 +58,13 @@ struct mpcc_subflow {
 
 /* Totals outlive the subflows they come from. */
 struct mpcc_total_key {
-	__u32 netns;
+	__u64 netns_cookie;
 	__u32 ifindex;
+	__u32 pad;
 	__u8 cc[16];
 };
 
+/* One for each CPU: their sum is the total. The name is where it was first written, and empty elsewhere. */
 struct mpcc_total {
 	__u64 opened; /* subflows */
 	__u64 closed;
@@ -71,7 +77,10 @@ struct mpcc_total {
 	__u64 rtt_sum_us; /* over the refreshes that rtt[] counts */
 	/* Refreshes by srtt: bucket i counts those of at most 2^(i-20) s, the last one the rest too. */
 	__u64 rtt[MPCC_RTT_BUCKETS];
+	__u64 updated_us; /* CLOCK_MONOTONIC; may be one refresh old */
+	__u32 netns; /* inode number of the network namespace */
 	__u8 ifname[16];
+	__u32 pad;
 };
 
 /* What could not be recorded. No connection is hurt by it. */
@@ -91,8 +100,12 @@ struct {
 	__type(value, struct mpcc_subflow);
 } mpcc_subflows SEC(".maps");
 
+/*
+ * A CPU writes to its own values only, so that no cache line goes from one to another at every refresh.
+ * The additions are atomic all the same: a softirq may interrupt one that a system call is making.
+ */
 struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
 	__uint(max_entries, MPCC_MAX_TOTALS);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
@@ -142,6 +155,7 @@ static __always_inline void read_identity(struct mpcc_subflow *s, const struct t
 	s->local_port = c->skc_num;
 	s->remote_port = __builtin_bswap16(c->skc_dport);
 	s->netns = c->skc_net.net->ns.inum;
+	s->netns_cookie = c->skc_net.net->net_cookie;
 	if (s->family == AF_INET6) {
 		bpf_probe_read_kernel(s->local, 16, &c->skc_v6_rcv_saddr);
 		bpf_probe_read_kernel(s->remote, 16, &c->skc_v6_daddr);
@@ -168,19 +182,22 @@ static __always_inline __u32 rtt_bucket(__u32 srtt_us8)
 
 static __always_inline struct mpcc_total *total_of(const struct mpcc_subflow *s)
 {
-	struct mpcc_total_key key = { .netns = s->netns, .ifindex = s->ifindex };
+	struct mpcc_total_key key = { .netns_cookie = s->netns_cookie, .ifindex = s->ifindex };
 	struct mpcc_counter_set *c;
 	struct mpcc_total *t;
 
 	__builtin_memcpy(key.cc, s->cc, sizeof(key.cc));
 	t = bpf_map_lookup_elem(&mpcc_totals, &key);
-	if (t)
-		return t;
-	/* Two sockets may race to create it: the loser finds the winner's. */
-	bpf_map_update_elem(&mpcc_totals, &key, &no_total, BPF_NOEXIST);
-	t = bpf_map_lookup_elem(&mpcc_totals, &key);
+	if (!t) {
+		/* Two sockets may race to create it: the loser finds the winner's. */
+		bpf_map_update_elem(&mpcc_totals, &key, &no_total, BPF_NOEXIST);
+		t = bpf_map_lookup_elem(&mpcc_totals, &key);
+		if (t)
+			__builtin_memcpy(t->ifname, s->ifname, sizeof(t->ifname));
+	}
 	if (t) {
-		__builtin_memcpy(t->ifname, s->ifname, sizeof(t->ifname));
+		t->netns = s->netns;
+		t->updated_us = s->updated_us;
 		return t;
 	}
 	c = counters();

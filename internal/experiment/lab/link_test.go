@@ -17,6 +17,7 @@ import (
 
 	"github.com/mpcc/mpcc/internal/experiment/lab"
 	"github.com/mpcc/mpcc/pkg/mptcp"
+	"github.com/mpcc/mpcc/test/checked"
 )
 
 // goodput moves content by one TCP connection and returns its rate in bit/s.
@@ -33,21 +34,21 @@ func goodput(t *testing.T, from, to *lab.Host, dst netip.Addr, bytes int64) floa
 	defer ln.Close()
 	received := make(chan error, 1)
 	go func() {
-		conn, err := ln.Accept()
+		conn, err := ln.Accept(t.Context())
 		if err == nil {
 			defer conn.Close()
-			_, err = mptcp.Receive(conn)
+			_, err = checked.Receive(conn)
 		}
 		received <- err
 	}()
-	var sent mptcp.Result
+	var sent checked.Result
 	err = from.Do(func() error {
-		conn, err := mptcp.DialTCP(context.Background(), ln.Addr(), "")
+		conn, err := mptcp.Dial(context.Background(), ln.Addr(), mptcp.Options{TCP: true})
 		if err != nil {
 			return err
 		}
 		defer conn.Close()
-		sent, err = mptcp.Send(conn, mptcp.Transfer{Bytes: bytes, Seed: 1})
+		sent, err = checked.Send(conn, checked.Transfer{Bytes: bytes, Seed: 1})
 		return err
 	})
 	if err := errors.Join(err, <-received); err != nil {

@@ -3,6 +3,7 @@
 package run
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -45,7 +46,7 @@ const smallPieces = "/proc/sys/net/core/high_order_alloc_disable"
 
 // acquire loads what is not loaded yet. What the user has loaded is left as it
 // is, now and later.
-func acquire(entries []catalog.Entry) (_ *algorithms, err error) {
+func acquire(ctx context.Context, entries []catalog.Entry) (_ *algorithms, err error) {
 	unlock, err := lockState()
 	if err != nil {
 		return nil, err
@@ -86,7 +87,7 @@ func acquire(entries []catalog.Entry) (_ *algorithms, err error) {
 		if err := unix.Flock(int(file.Fd()), unix.LOCK_SH); err != nil {
 			return nil, fmt.Errorf("lock %s: %w", path, err)
 		}
-		if _, err := loader.Load(e, loader.Options{}); err != nil {
+		if _, err := loader.Load(ctx, e, loader.Options{}); err != nil {
 			return nil, errors.Join(err, os.Remove(path))
 		}
 	}
@@ -175,7 +176,7 @@ func sweepAlgorithms() error {
 	used := false
 	for _, e := range catalog.Entries {
 		err := ifUnused(statePath(e), func(*os.File) error {
-			if _, err := loader.Unload(e); err != nil && !errors.Is(err, loader.ErrNotLoaded) {
+			if _, err := loader.Unload(context.Background(), e); err != nil && !errors.Is(err, loader.ErrNotLoaded) {
 				return err
 			}
 			return nil
@@ -196,7 +197,7 @@ func sweepAlgorithms() error {
 		return err
 	}
 	if _, err := os.Stat(pins); err == nil && len(loaded) == 0 {
-		if _, err := loader.UnloadAll(); err != nil { // the maps
+		if _, err := loader.UnloadAll(context.Background()); err != nil { // the maps
 			return err
 		}
 	}

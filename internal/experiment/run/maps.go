@@ -3,6 +3,7 @@
 package run
 
 import (
+	"context"
 	"errors"
 	"net/netip"
 	"slices"
@@ -61,7 +62,7 @@ func (m *measurement) readMaps() error {
 	switch {
 	case err == nil:
 		defer source.Close()
-		if snap, err = source.Read(); err != nil {
+		if snap, err = source.Read(context.Background()); err != nil {
 			return err
 		}
 	case !errors.Is(err, loader.ErrNotLoaded): // else they run the kernel's own congestion control

@@ -3,11 +3,11 @@
 package run
 
 import (
+	"context"
 	"fmt"
 	"net/netip"
 	"strings"
 
-	"github.com/mpcc/mpcc/bpf/obj"
 	"github.com/mpcc/mpcc/internal/experiment/lab"
 	"github.com/mpcc/mpcc/internal/experiment/scenario"
 	"github.com/mpcc/mpcc/loader"
@@ -23,7 +23,7 @@ type network struct {
 	directions []*direction
 	// what each host's addresses belong to, in the order of its links
 	interfaces map[scenario.Name][]address
-	prices     []obj.MapsMpccEnergyKey // energy profiles that were set
+	prices     []loader.Interface // energy profiles that were set
 	warnings   []string
 }
 
@@ -289,38 +289,34 @@ func (n *network) setPrices(host scenario.Name) error {
 		if at.profile == nil && at.price == nil {
 			continue
 		}
-		ns, err := loader.NamedNetns(h.Namespace())
-		if err != nil {
+		iface := loader.Interface{Netns: h.Namespace(), Name: at.link.Interface(h)}
+		if err := loader.SetProfile(context.Background(), iface, n.costs(at)); err != nil {
 			return err
 		}
-		key := obj.MapsMpccEnergyKey{Netns: uint32(ns.Inode), Ifindex: uint32(at.link.Index(h))}
-		if err := loader.SetProfile(key, n.costs(at)); err != nil {
-			return err
-		}
-		n.prices = append(n.prices, key)
+		n.prices = append(n.prices, iface)
 	}
 	return nil
 }
 
 // costs is the profile for the algorithms. What is sent at a price is received at the far end.
-func (n *network) costs(at address) obj.MapsMpccEnergyProfile {
+func (n *network) costs(at address) loader.Profile {
 	var unknown []string
-	micro := func(milli *float64, what string) uint32 {
-		if milli == nil {
+	known := func(figure *float64, what string) float64 {
+		if figure == nil {
 			unknown = append(unknown, what)
 			return 0
 		}
-		return uint32(*milli*1000 + 0.5)
+		return *figure
 	}
-	var costs obj.MapsMpccEnergyProfile
+	var costs loader.Profile
 	p := at.price
 	if p != nil {
-		costs.UpUwPerMbps = micro(p.Downlink, "downlink")
+		costs.Uplink = known(p.Downlink, "downlink")
 	} else {
 		p = at.profile
-		costs.UpUwPerMbps, costs.DownUwPerMbps = micro(p.Uplink, "uplink"), micro(p.Downlink, "downlink")
+		costs.Uplink, costs.Downlink = known(p.Uplink, "uplink"), known(p.Downlink, "downlink")
 	}
-	costs.BaseUw = micro(p.Base, "base")
+	costs.Base = known(p.Base, "base")
 	if len(unknown) > 0 {
 		n.warn("energy profile %s has no published figure for %s: it counts as 0", p.Name, strings.Join(unknown, ", "))
 	}
@@ -339,8 +335,8 @@ func (n *network) warn(format string, args ...any) {
 
 // close removes all of it.
 func (n *network) close() error {
-	for _, key := range n.prices {
-		if err := loader.DeleteProfile(key); err != nil {
+	for _, iface := range n.prices {
+		if err := loader.DeleteProfile(context.Background(), iface); err != nil {
 			return err
 		}
 	}

@@ -56,7 +56,7 @@ const tries = 3
 // the folder then; nil where there was none.
 func All(ctx context.Context, file *scenario.File, folder *result.Folder, o Options) (r *result.Result, err error) {
 	runs := o.runs(file)
-	algorithms, err := load(runs)
+	algorithms, err := load(ctx, runs)
 	if err != nil {
 		return nil, err
 	}
@@ -151,7 +151,7 @@ func (p *progress) say(doing string) {
 
 // load loads the algorithms of all runs; what is not in the catalog must be the
 // kernel's own.
-func load(runs []scenario.Run) (*algorithms, error) {
+func load(ctx context.Context, runs []scenario.Run) (*algorithms, error) {
 	var entries []catalog.Entry
 	for _, one := range runs {
 		for _, u := range one.Scenario.Users {
@@ -173,7 +173,7 @@ func load(runs []scenario.Run) (*algorithms, error) {
 			}
 		}
 	}
-	return acquire(entries)
+	return acquire(ctx, entries)
 }
 
 // Clean removes what killed runs have left, and names their namespaces.

@@ -206,7 +206,7 @@ func (u *user) find(at mptcp.Subflow, seen map[place]int) *subflow {
 
 // read lists a connection's subflows; a TCP connection is one.
 func read(conn *net.TCPConn) (mptcp.Info, error) {
-	is, err := mptcp.IsMPTCP(conn)
+	is, err := conn.MultipathTCP()
 	if err != nil {
 		return mptcp.Info{}, err
 	}

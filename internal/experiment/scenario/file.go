@@ -19,6 +19,7 @@ import (
 
 	"github.com/mpcc/mpcc/internal/experiment/published"
 	"github.com/mpcc/mpcc/internal/experiment/result"
+	"github.com/mpcc/mpcc/internal/nearest"
 )
 
 // File is a scenario file without a mistake.
@@ -61,6 +62,9 @@ func Load(name string) (*File, error) {
 	}
 	text, err := published.Files.ReadFile(name + ".yaml")
 	if errors.Is(err, fs.ErrNotExist) {
+		if near := nearest.Name(name, Names()); near != "" {
+			return nil, fmt.Errorf("no scenario %s: did you mean %s? Write ./%[1]s for a file of your own", name, near)
+		}
 		return nil, fmt.Errorf("no scenario %s: there are %s; write ./%[1]s for a file of your own",
 			name, strings.Join(Names(), ", "))
 	}

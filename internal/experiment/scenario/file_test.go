@@ -335,8 +335,11 @@ func TestExpressions(t *testing.T) {
 }
 
 func TestLoad(t *testing.T) {
-	if _, err := Load("scenario-d"); err == nil || !strings.Contains(err.Error(), "no scenario scenario-d: there are ") {
+	if _, err := Load("nowhere"); err == nil || !strings.Contains(err.Error(), "no scenario nowhere: there are ") {
 		t.Errorf("an unknown name: %v", err)
+	}
+	if _, err := Load("scenario-d"); err == nil || !strings.Contains(err.Error(), "no scenario scenario-d: did you mean scenario-a? ") {
+		t.Errorf("a mistyped name: %v", err)
 	}
 	path := filepath.Join(t.TempDir(), "mine.yaml")
 	if err := os.WriteFile(path, []byte(good), 0o644); err != nil {

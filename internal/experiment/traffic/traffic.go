@@ -215,7 +215,7 @@ func (s *Server) Close() error {
 
 func (s *Server) accept() {
 	for {
-		conn, err := s.ln.Accept()
+		conn, err := s.ln.Accept(context.Background()) // Close ends it
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
@@ -328,7 +328,7 @@ func (f *Flow) dial(ctx context.Context, bytes uint64) (conn *net.TCPConn, err e
 		o.CC = "" // until there is a connection: ECN that a SYN of DCTCP asks for is granted by its like only
 	}
 	err = f.config.Client.Do(func() (err error) {
-		conn, err = mptcp.DialOptions(ctx, netip.AddrPortFrom(f.config.Addr, f.server.ln.Addr().Port()), o)
+		conn, err = mptcp.Dial(ctx, netip.AddrPortFrom(f.config.Addr, f.server.ln.Addr().Port()), o)
 		return err
 	})
 	if err != nil {

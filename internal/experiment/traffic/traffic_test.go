@@ -91,7 +91,7 @@ func TestEndless(t *testing.T) {
 		time.Sleep(time.Second)
 		sum := 0.0
 		for i, f := range flows {
-			if is, err := mptcp.IsMPTCP(f.Receiver()); err != nil || is != (i%2 == 0) {
+			if is, err := f.Receiver().MultipathTCP(); err != nil || is != (i%2 == 0) {
 				t.Errorf("flow %d is MPTCP: %v, %v", i, is, err)
 			}
 			if cc, err := mptcp.CongestionControl(f.Sender()); err != nil || cc != []string{"reno", "cubic"}[i/5] {

@@ -26,6 +26,7 @@ import (
 	"github.com/mpcc/mpcc/internal/experiment/lab"
 	"github.com/mpcc/mpcc/loader"
 	"github.com/mpcc/mpcc/pkg/mptcp"
+	"github.com/mpcc/mpcc/test/checked"
 )
 
 const (
@@ -48,13 +49,13 @@ func run(rounds int, bytes int64) (err error) {
 		if e.Kind != catalog.Sched {
 			continue
 		}
-		if _, err := loader.Load(e, loader.Options{}); err != nil {
+		if _, err := loader.Load(context.Background(), e, loader.Options{}); err != nil {
 			return err
 		}
 		names = append(names, e.Name)
 	}
 	defer func() {
-		_, unload := loader.UnloadAll()
+		_, unload := loader.UnloadAll(context.Background())
 		err = errors.Join(err, unload)
 	}()
 	n, err := build()
@@ -195,17 +196,17 @@ func (n *network) turn(scheduler string, bytes int64) (float64, error) {
 	defer ln.Close()
 	received := make(chan error, 1)
 	go func() {
-		conn, err := ln.Accept()
+		conn, err := ln.Accept(context.Background())
 		for range 2 {
 			if err == nil {
-				_, err = mptcp.Receive(conn)
+				_, err = checked.Receive(conn)
 			}
 		}
 		received <- err
 	}()
 	var conn *net.TCPConn
 	err = n.sender.Do(func() (err error) {
-		conn, err = mptcp.Dial(context.Background(), netip.AddrPortFrom(n.at, ln.Addr().Port()), "")
+		conn, err = mptcp.Dial(context.Background(), netip.AddrPortFrom(n.at, ln.Addr().Port()), mptcp.Options{})
 		return err
 	})
 	if err != nil {
@@ -213,10 +214,10 @@ func (n *network) turn(scheduler string, bytes int64) (float64, error) {
 	}
 	defer conn.Close()
 	// Both subflows are there after this.
-	if _, err := mptcp.Send(conn, mptcp.Transfer{Bytes: 1 << 20, Fast: true}); err != nil {
+	if _, err := checked.Send(conn, checked.Transfer{Bytes: 1 << 20, Fast: true}); err != nil {
 		return 0, err
 	}
 	time.Sleep(100 * time.Millisecond)
-	r, err := mptcp.Send(conn, mptcp.Transfer{Bytes: bytes, Fast: true})
+	r, err := checked.Send(conn, checked.Transfer{Bytes: bytes, Fast: true})
 	return r.Rate(), errors.Join(err, <-received)
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package mptcp
+// Package checked moves content through a connection and makes sure that it arrives unchanged, for tests.
+package checked
 
 import (
 	"crypto/sha256"
@@ -92,7 +93,7 @@ func Send(conn net.Conn, t Transfer) (Result, error) {
 		err = fmt.Errorf("the receiver's SHA-256 is %x, the sender's %x", theirs, r.SHA256)
 	}
 	if err != nil {
-		err = fmt.Errorf("mptcp: send, after %d of %d bytes: %w", r.Bytes, t.Bytes, err)
+		err = fmt.Errorf("send, after %d of %d bytes: %w", r.Bytes, t.Bytes, err)
 	}
 	return r, err
 }
@@ -103,10 +104,10 @@ func Receive(conn net.Conn) (Result, error) {
 	var r Result
 	var h header
 	if err := binary.Read(conn, binary.BigEndian, &h); err != nil {
-		return r, fmt.Errorf("mptcp: receive: %w", err)
+		return r, fmt.Errorf("receive: %w", err)
 	}
 	if h.Magic != magic || h.Bytes < 0 {
-		return r, errors.New("mptcp: receive: the other end does not send by mptcp.Send")
+		return r, errors.New("receive: the other end does not send by checked.Send")
 	}
 	block := make([]byte, blockSize)
 	digest := sum(h.Fast)
@@ -136,7 +137,7 @@ func Receive(conn net.Conn) (Result, error) {
 		err = fmt.Errorf("the sender's SHA-256 is %x, the receiver's %x", theirs, r.SHA256)
 	}
 	if err != nil {
-		err = fmt.Errorf("mptcp: receive, after %d of %d bytes: %w", r.Bytes, h.Bytes, err)
+		err = fmt.Errorf("receive, after %d of %d bytes: %w", r.Bytes, h.Bytes, err)
 	}
 	return r, err
 }

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package loader
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+
+	"golang.org/x/sys/unix"
+)
+
+func checkFS() error {
+	var st unix.Statfs_t
+	if err := unix.Statfs(bpffs, &st); err != nil || st.Type != unix.BPF_FS_MAGIC {
+		return fmt.Errorf("%s is not a BPF file system; mount it (mount -t bpf bpf %s) or, inside ip netns exec, run mpcc outside with --netns", bpffs, bpffs)
+	}
+	return nil
+}
+
+// begin is how every change starts: not without the file system of the pins, which tells what is loaded,
+// and not at the same time as another.
+func begin(ctx context.Context) (unlock func(), err error) {
+	if err := checkFS(); err != nil {
+		return nil, err
+	}
+	return lock(ctx)
+}
+
+// beginLoad is begin, and mounts the file system where there is none.
+func beginLoad(ctx context.Context) (unlock func(), m *mounted, err error) {
+	missing := checkFS()
+	if missing != nil && !staysMounted() {
+		return nil, nil, missing
+	}
+	if unlock, err = lock(ctx); err != nil || checkFS() == nil {
+		return unlock, nil, err
+	}
+	// For root alone, as bpftool mounts it.
+	if err := unix.Mount("bpf", bpffs, "bpf", 0, "mode=0700"); err != nil {
+		unlock()
+		return nil, nil, fmt.Errorf("%w (mounting it failed: %w)", missing, err)
+	}
+	return unlock, &mounted{entries()}, nil
+}
+
+// staysMounted tells whether what this process mounts outlives it: a mount namespace of its own, such as
+// ip netns exec gives, goes with it, and a pin with that.
+func staysMounted() bool {
+	own, err := os.Readlink("/proc/self/ns/mnt")
+	if err != nil {
+		return false
+	}
+	first, err := os.Readlink("/proc/1/ns/mnt")
+	return err == nil && own == first
+}
+
+// mounted is a BPF file system that Load has mounted, with what the kernel itself puts into one. It stays
+// for good, also when the last algorithm is unloaded: others may have come to rely on it, as on one that the
+// machine mounts at boot.
+type mounted struct{ fresh []string }
+
+// undo takes it away again after a load that failed, if nothing came to be pinned in it, and reports whether
+// it did.
+func (m *mounted) undo() bool {
+	return slices.Equal(entries(), m.fresh) && unix.Unmount(bpffs, 0) == nil
+}
+
+func entries() (names []string) {
+	found, _ := os.ReadDir(bpffs)
+	for _, e := range found {
+		names = append(names, e.Name())
+	}
+	return names
+}

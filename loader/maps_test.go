@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package loader
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/mpcc/mpcc/bpf/obj"
+)
+
+func newMap(t *testing.T, spec *ebpf.MapSpec) *ebpf.Map {
+	t.Helper()
+	m, err := ebpf.NewMap(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { m.Close() })
+	return m
+}
+
+// squares are more entries than a batch has, and than any bucket of a hash of their number.
+func squares() map[uint64]uint64 {
+	all := map[uint64]uint64{}
+	for i := uint64(1); i <= 3*batch; i++ {
+		all[i] = i * i
+	}
+	return all
+}
+
+func TestReadWholeHash(t *testing.T) {
+	m := newMap(t, &ebpf.MapSpec{Type: ebpf.Hash, KeySize: 8, ValueSize: 8, MaxEntries: 4 * batch})
+	want := squares()
+	for k, v := range want {
+		if err := m.Put(k, v); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := Read[uint64, uint64](&Maps{byName: map[MapName]*ebpf.Map{"squares": m}}, "squares")
+	if err != nil || !maps.Equal(got, want) {
+		t.Errorf("%d entries of %d, %v", len(got), len(want), err)
+	}
+	// One at a time: buckets that hold several do not fit.
+	got = map[uint64]uint64{}
+	err = visitBatches(m, 1, 1, func(k uint64, v []uint64) { got[k] = v[0] })
+	if err != nil || !maps.Equal(got, want) {
+		t.Errorf("%d entries of %d with small batches, %v", len(got), len(want), err)
+	}
+}
+
+func TestReadPerCPUHash(t *testing.T) {
+	m := newMap(t, &ebpf.MapSpec{Type: ebpf.PerCPUHash, KeySize: 8, ValueSize: 8, MaxEntries: 4 * batch})
+	cpus, err := ebpf.PossibleCPU()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[uint64][]uint64{}
+	for k, v := range squares() {
+		want[k] = make([]uint64, cpus)
+		for cpu := range want[k] {
+			want[k][cpu] = v + uint64(cpu)
+		}
+		if err := m.Put(k, want[k]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := ReadPerCPU[uint64, uint64](&Maps{byName: map[MapName]*ebpf.Map{"squares": m}}, "squares")
+	if err != nil || !maps.EqualFunc(got, want, slices.Equal) {
+		t.Errorf("%d entries of %d, %v", len(got), len(want), err)
+	}
+	got = map[uint64][]uint64{}
+	err = visitEntries(m, cpus, func(k uint64, v []uint64) { got[k] = slices.Clone(v) })
+	if err != nil || !maps.EqualFunc(got, want, slices.Equal) {
+		t.Errorf("%d entries of %d one by one, %v", len(got), len(want), err)
+	}
+}
+
+// A type of map that has no batches on any kernel: its entries are read one by one.
+func TestReadWithoutBatches(t *testing.T) {
+	m := newMap(t, &ebpf.MapSpec{Type: ebpf.DevMapHash, KeySize: 4, ValueSize: 4, MaxEntries: 8})
+	const loopback = uint32(1)
+	if err := m.Put(uint32(7), loopback); err != nil {
+		t.Fatal(err)
+	}
+	if err := visitBatches(m, 8, 1, func(uint32, []uint32) {}); !errors.Is(err, ebpf.ErrNotSupported) {
+		t.Fatalf("it has batches, or none for another reason: %v", err)
+	}
+	got, err := Read[uint32, uint32](&Maps{byName: map[MapName]*ebpf.Map{"devices": m}}, "devices")
+	if err != nil || !maps.Equal(got, map[uint32]uint32{7: loopback}) {
+		t.Errorf("%v, %v", got, err)
+	}
+}
+
+func TestReadOfOtherSizes(t *testing.T) {
+	m := &Maps{byName: map[MapName]*ebpf.Map{
+		"small": newMap(t, &ebpf.MapSpec{Type: ebpf.Hash, KeySize: 4, ValueSize: 4, MaxEntries: 8}),
+	}}
+	if err := m.byName["small"].Put(uint32(1), uint32(2)); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Read[uint64, uint64](m, "small")
+	said(t, err, "read map small: ")
+	_, err = Read[uint32, uint32](m, "large")
+	said(t, err, `there is no shared map "large"`)
+}
+
+// The names are those that the programs have for the shared maps, all of them.
+func TestMapNames(t *testing.T) {
+	var names, want []string
+	for name, spec := range sized(t, 0) {
+		if spec.Pinning == ebpf.PinByName {
+			want = append(want, name)
+		}
+	}
+	for _, name := range []MapName{
+		MapSubflows, MapTotals, MapCounters, MapEnergy, MapConnections, MapSchedTotals, MapSchedCounters,
+	} {
+		names = append(names, string(name))
+	}
+	slices.Sort(names)
+	slices.Sort(want)
+	if !slices.Equal(names, want) {
+		t.Errorf("there are %q, the programs have %q", names, want)
+	}
+}
+
+func sized(t *testing.T, subflows int) map[string]*ebpf.MapSpec {
+	t.Helper()
+	spec, err := obj.LoadMaps()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := sizeMaps(spec.Maps, subflows); err != nil {
+		t.Fatal(err)
+	}
+	return spec.Maps
+}
+
+func TestSizesAreInProportion(t *testing.T) {
+	for _, v := range []struct{ subflows, connections, totals, schedTotals int }{
+		{leastSubflows, 8, 64, 64},
+		{1024, 512, 64, 64},
+		{16384, 8192, 1024, 256},
+		{mostSubflows, 2097152, 262144, 65536},
+	} {
+		maps := sized(t, v.subflows)
+		for name, want := range map[MapName]int{
+			MapSubflows: v.subflows, MapConnections: v.connections, MapTotals: v.totals,
+			MapSchedTotals: v.schedTotals, MapEnergy: 1024, MapCounters: 1,
+		} {
+			if got := int(maps[string(name)].MaxEntries); got != want {
+				t.Errorf("%d subflows: %s has room for %d, want %d", v.subflows, name, got, want)
+			}
+		}
+	}
+	for _, wrong := range []int{-1, leastSubflows - 1, mostSubflows + 1} {
+		err := sizeMaps(sized(t, 0), wrong)
+		said(t, err, "give 16 to 4194304")
+		if !errors.Is(err, ErrUsage) {
+			t.Errorf("%d: %v is no usage error", wrong, err)
+		}
+	}
+}
+
+func TestSizeByMemory(t *testing.T) {
+	for _, v := range []struct {
+		memory uint64
+		want   int
+	}{
+		{0, 1024}, {16 << 20, 1024}, {128 << 20, 2048}, {1 << 30, 16384}, {3 << 30, 32768}, {8<<30 - 1, 65536},
+		{16 << 30, 262144}, {1 << 40, 262144},
+	} {
+		if got := subflowsFor(v.memory); got != v.want {
+			t.Errorf("%d bytes: room for %d subflows, want %d", v.memory, got, v.want)
+		}
+	}
+}
+
+// The memory that is told is what the kernel says that full maps take, and not much more: the kernel counts
+// elements without what their allocation rounds up.
+func TestMemoryOfFullMaps(t *testing.T) {
+	cpus, err := ebpf.PossibleCPU()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, spec := range sized(t, 4096) {
+		if spec.Pinning != ebpf.PinByName {
+			continue
+		}
+		spec.Pinning = ebpf.PinNone
+		m := newMap(t, spec)
+		if spec.Type != ebpf.Array {
+			fill(t, m, cpus)
+		}
+		info, err := m.Info()
+		if err != nil {
+			t.Fatal(err)
+		}
+		kernel, known := info.Memlock()
+		if !known {
+			t.Fatal("the kernel does not tell a map's memory")
+		}
+		told := memoryOf(m, cpus)
+		t.Logf("%s: %d bytes, by the kernel %d", name, told, kernel)
+		if slack := uint64(4096); told+slack < kernel || told > 2*kernel {
+			t.Errorf("%s: full it takes %d bytes, told are %d", name, kernel, told)
+		}
+	}
+}
+
+// fill puts as many entries into a map as go in.
+func fill(t *testing.T, m *ebpf.Map, cpus int) {
+	t.Helper()
+	key := make([]byte, m.KeySize())
+	var value any = make([]byte, m.ValueSize())
+	if m.Type() == ebpf.PerCPUHash {
+		one := make([][]byte, cpus)
+		for i := range one {
+			one[i] = make([]byte, m.ValueSize())
+		}
+		value = one
+	}
+	for i := range m.MaxEntries() {
+		nativeEndian.PutUint32(key, i)
+		if err := m.Put(key, value); err != nil {
+			t.Fatalf("entry %d of %d: %v", i, m.MaxEntries(), err)
+		}
+	}
+}
