@@ -10,7 +10,7 @@ export PATH := $(CURDIR)/.cache/go/bin:$(PATH)
 # The same static binaries everywhere, with a C compiler at hand or not.
 export CGO_ENABLED := 0
 
-VERSION := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
+VERSION := $(shell git describe --always --dirty 2>/dev/null)
 PREFIX ?= /usr/local
 KERNEL ?= 6.12
 FUZZ_SECONDS ?= 3
@@ -102,7 +102,7 @@ vectors: ## Derive testdata/vectors/derived from the floating-point reference
 
 .PHONY: build
 build: ## Build bin/mpcc, static
-	go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o bin/mpcc ./cmd/mpcc
+	go build -trimpath -ldflags "-s -w -X main.release=$(VERSION)" -o bin/mpcc ./cmd/mpcc
 
 .PHONY: fmt
 fmt: ## Format all C and Go
