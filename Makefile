@@ -7,7 +7,7 @@ SHELL := /bin/bash
 
 # The Go that .ci/deps fetched, where the machine's own is missing or too old.
 export PATH := $(CURDIR)/.cache/go/bin:$(PATH)
-# The same static binaries everywhere, with a C compiler at hand or not.
+# The same static binaries everywhere, with a C compiler at hand or not; only the race detector needs one.
 export CGO_ENABLED := 0
 
 VERSION := $(shell git describe --always --dirty 2>/dev/null)
@@ -121,9 +121,18 @@ lint: ## Check formatting, licence lines and Go code
 	$(LINT) staticcheck -tags vm,e2e ./...
 	$(LINT) golangci-lint run
 
+# These compute in a single goroutine for long. The race detector would find nothing there, and make two minutes
+# of their 25 seconds. All other tests run once, under it.
+LONG := ^(TestRandomConnections|TestRandomScenes|TestNoSceneStalls)$$
+
 .PHONY: unit
-unit: ## Run the tests that need no VM (as root: some load BPF)
-	packages=$$(go list ./... | grep -v /test/); go test -count=1 -exec "$(SUDO)" $$packages
+unit: race ## Run the tests that need no VM (as root: some load BPF)
+	go test -count=1 -exec "$(SUDO)" -run '$(LONG)' ./loader
+
+.PHONY: race
+race: ## Run the tests that need no VM under Go's race detector, but for long computations
+	packages=$$(go list ./... | grep -v /test/); \
+		CGO_ENABLED=1 go test -race -count=1 -exec "$(SUDO)" -skip '$(LONG)' $$packages
 
 FUZZ_SANITIZERS := address,undefined,unsigned-integer-overflow,unsigned-shift-base,implicit-unsigned-integer-truncation
 
