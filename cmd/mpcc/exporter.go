@@ -3,44 +3,92 @@
 package main
 
 import (
+	"errors"
+	"fmt"
 	"log/slog"
-	"os"
-	"os/signal"
+	"net"
 	"time"
 
+	"github.com/coreos/go-systemd/v22/activation"
+	buildinfo "github.com/prometheus/common/version"
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
+	"kernel.org/pub/linux/libs/security/libcap/cap"
 
 	"github.com/mpcc/mpcc/pkg/exporter"
-	"github.com/mpcc/mpcc/pkg/telemetry"
 )
 
 func newExporterCommand() *cobra.Command {
-	config := exporter.Config{Version: version, Options: exporter.Options{Sys: "/sys"}}
+	var config exporter.Config
+	var addresses []string
+	var systemdSockets bool
 	c := &cobra.Command{
 		Use:   "exporter",
 		Short: "Serve what the maps hold to Prometheus",
-		Long: `exporter serves the maps at /metrics, read anew at each scrape; nothing loaded is nothing
-to show, and no failure. docs/metrics.md lists the metrics.
+		Long: `exporter serves at /metrics what mpcc's pinned maps hold, read anew at each scrape. While
+nothing is loaded there are no series of connections, which is no failure. docs/metrics.md lists the
+metrics.
 
-It gives up all its capabilities once it listens. It has to stay root: the maps are root's.`,
+It runs as root, which owns the maps, and gives up all of root's capabilities once it listens.`,
 		Args: args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if config.MaxSeries < 0 {
 				return usageError("--subflow.max-series: %d is below 0", config.MaxSeries)
 			}
 			config.Log = slog.New(slog.NewTextHandler(c.ErrOrStderr(), nil))
-			ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, unix.SIGTERM)
-			defer stop()
-			config.Read = func() (*telemetry.Snapshot, error) { return telemetry.Take(ctx) }
-			return exporter.Run(ctx, config)
+			buildinfo.Version = version
+			listen := func() ([]net.Listener, error) { return listenOn(addresses) }
+			if systemdSockets {
+				listen = systemdListeners
+			}
+			listeners, err := listen()
+			if err != nil {
+				return err
+			}
+			if err := dropCapabilities(); err != nil {
+				return err
+			}
+			return exporter.Serve(c.Context(), listeners, config)
 		},
 	}
 	f := c.Flags()
-	f.StringSliceVar(&config.Listen, "web.listen-address", []string{":9956"}, "address to listen on, may be repeated")
-	f.BoolVar(&config.SystemdSocket, "web.systemd-socket", false, "listen on the sockets that systemd hands over")
+	f.StringSliceVar(&addresses, "web.listen-address", []string{":9956"}, "address to listen on, may be repeated")
+	f.BoolVar(&systemdSockets, "web.systemd-socket", false, "listen on the sockets that systemd hands over instead")
 	f.StringVar(&config.WebConfig, "web.config.file", "", "file that turns on TLS and basic auth, as all Prometheus exporters take it")
-	f.IntVar(&config.MaxSeries, "subflow.max-series", 2000, "at most so many series of single subflows, the busiest first; 0 for none")
-	f.DurationVar(&config.MinAge, "subflow.min-age", time.Second, "age from which on a subflow has series")
+	f.IntVar(&config.MaxSeries, "subflow.max-series", 2000, "series of single subflows in a scrape at most, the busiest subflows first; 0 for none")
+	f.DurationVar(&config.MinAge, "subflow.min-age", time.Second, "age from which on a subflow has series of its own")
 	return c
+}
+
+func listenOn(addresses []string) ([]net.Listener, error) {
+	var listeners []net.Listener
+	for _, address := range addresses {
+		l, err := net.Listen("tcp", address)
+		if err != nil {
+			return nil, err
+		}
+		listeners = append(listeners, l)
+	}
+	return listeners, nil
+}
+
+func systemdListeners() ([]net.Listener, error) {
+	listeners, err := activation.Listeners()
+	if err == nil && len(listeners) == 0 {
+		err = errors.New("systemd handed no socket over: --web.systemd-socket needs a .socket unit that starts the exporter")
+	}
+	return listeners, err
+}
+
+// dropCapabilities takes all capabilities from every thread, and the way to get them back by executing a
+// program. The maps need none: the kernel asks for CAP_BPF only where maps and programs are made; to open a
+// pin and to read through it takes the rights of the pin's file, which root keeps as its owner.
+func dropCapabilities() error {
+	if _, err := cap.Prctlw(unix.PR_SET_NO_NEW_PRIVS, 1); err != nil {
+		return fmt.Errorf("forbid new privileges: %w", err)
+	}
+	if err := cap.NewSet().SetProc(); err != nil {
+		return fmt.Errorf("drop capabilities: %w", err)
+	}
+	return nil
 }

@@ -18,9 +18,6 @@ import (
 	"github.com/mpcc/mpcc/loader"
 )
 
-// version is set by the build.
-var version = "unknown"
-
 // Exit codes.
 const (
 	exitError       = 1

@@ -3,15 +3,50 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"runtime"
+	"runtime/debug"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
 
 	"github.com/mpcc/mpcc/loader"
 )
+
+// version is what this mpcc calls itself.
+var version = cmp.Or(release, built())
+
+// release is what make build has the linker put here; other builds leave it empty.
+var release string
+
+// built returns the version that go install or go build left in the binary.
+func built() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	return versionOf(info)
+}
+
+// versionOf returns the version of the module that go install fetched, or what go build noted of its clone: a
+// version made of the commit, or else the bare commit.
+func versionOf(info *debug.BuildInfo) string {
+	if v := info.Main.Version; v != "" && v != "(devel)" {
+		return v
+	}
+	v, changed := "unknown", ""
+	for _, s := range info.Settings {
+		switch {
+		case s.Key == "vcs.revision":
+			v = s.Value
+		case s.Key == "vcs.modified" && s.Value == "true":
+			changed = "-dirty"
+		}
+	}
+	return v + changed
+}
 
 func newVersionCommand() *cobra.Command {
 	return &cobra.Command{

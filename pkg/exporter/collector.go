@@ -1,15 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package exporter shows the maps to Prometheus: aggregates that survive the subflows, single subflows
-// within a bound, and what the machine measures of its own energy. docs/metrics.md lists the metrics.
+// Package exporter shows Multipath TCP under mpcc's congestion controls and packet schedulers to Prometheus:
+// totals that outlive the subflows, the live subflows up to a number of series, and what the machine measures
+// of its own energy. docs/metrics.md lists the metrics.
+//
+// NewCollector makes a prometheus.Collector for a program that has a registry of its own. Serve is the whole
+// server that mpcc exporter runs. To read the maps that mpcc pins takes root; no capability is needed. The
+// package changes nothing of the process it runs in.
 package exporter
 
 import (
 	"cmp"
+	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -18,38 +24,54 @@ import (
 	"github.com/mpcc/mpcc/pkg/telemetry"
 )
 
-// Options of a Collector.
+// readTime is what a scrape has for reading the maps, the wait for its turn included. Prometheus gives up after
+// 10 s by default; before that, the exporter can still say what took so long.
+const readTime = 8 * time.Second
+
+// Options of a Collector. The zero value shows everything but single subflows.
 type Options struct {
-	// Read takes a snapshot of the maps; nil where nothing is loaded, which is no failure.
-	Read      func() (*telemetry.Snapshot, error)
-	MaxSeries int           // of single subflows in a scrape, the busiest first; 0 shows none
-	MinAge    time.Duration // from which on a subflow has series
-	Sys       string        // where sysfs is
-	Log       *slog.Logger
+	// Read returns what the maps hold now, and nil without an error where nothing is loaded. What it returns
+	// with an error is not shown. One goroutine at a time calls it. The default reads the machine's maps.
+	Read func(context.Context) (*telemetry.Snapshot, error)
+	// MaxSeries is how many series of single subflows a scrape has at most, the busiest subflows first. A
+	// subflow has up to 16.
+	MaxSeries int
+	// MinAge is the age from which on a subflow has series of its own.
+	MinAge time.Duration
+	// Sys is where sysfs is mounted, /sys by default.
+	Sys string
+	// Log takes what a scrape could not read, nowhere by default.
+	Log *slog.Logger
 }
 
-// Collector reads everything at each scrape.
+// Collector is a prometheus.Collector that reads everything anew at each scrape. It never makes a scrape
+// fail: what cannot be read is missing, which the metric mpcc_collector_success tells and the log explains.
 type Collector struct {
-	Options
+	options  Options
 	rapl     *energy.RAPL
 	overflow prometheus.Counter
 
-	mu     sync.Mutex // scrapes may overlap
-	scheds map[schedPlace]telemetry.SchedTotal
+	turn   chan struct{}                   // full while a snapshot is read and used
+	scheds map[labels]telemetry.SchedTotal // as last shown; of whom has the turn
 }
 
-type schedPlace struct{ scheduler, netns string }
-
-// NewCollector makes a collector; it reads nothing yet.
+// NewCollector returns a collector that has read nothing yet, and an error where Options.Sys is no folder.
 func NewCollector(o Options) (*Collector, error) {
+	if o.Read == nil {
+		o.Read = telemetry.Take
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	o.Sys = cmp.Or(o.Sys, "/sys")
 	rapl, err := energy.NewRAPL(o.Sys)
 	if err != nil {
 		return nil, err
 	}
-	return &Collector{Options: o, rapl: rapl, overflow: newOverflow()}, nil
+	return &Collector{options: o, rapl: rapl, overflow: newOverflow(), turn: make(chan struct{}, 1)}, nil
 }
 
-// Describe is part of prometheus.Collector.
+// Describe sends the descriptions of all metrics, as prometheus.Collector asks for.
 func (c *Collector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{activeDesc, srttDesc, schedActiveDesc, infoDesc, raplDesc, successDesc} {
 		out <- d
@@ -68,76 +90,97 @@ func describeAll[T any](metrics []metric[T], out chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect is part of prometheus.Collector.
+// Collect reads everything and sends it, as prometheus.Collector asks for. The context that it gives to
+// Options.Read ends after 8 s. Several goroutines may call it at once.
 func (c *Collector) Collect(out chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), readTime)
+	defer cancel()
 	for _, part := range []struct {
 		name    string
-		collect func(chan<- prometheus.Metric) error
-	}{{"telemetry", c.collectMaps}, {"rapl", c.collectRAPL}, {"battery", c.collectBatteries}} {
+		collect func() ([]prometheus.Metric, error)
+	}{
+		{"telemetry", func() ([]prometheus.Metric, error) { return c.collectMaps(ctx) }},
+		{"rapl", c.collectRAPL},
+		{"battery", c.collectBatteries},
+	} {
 		success := 1.0
-		if err := part.collect(out); err != nil {
-			c.Log.Error("collector failed", "collector", part.name, "err", err)
+		metrics, err := part.collect()
+		if err != nil {
+			c.options.Log.Error("collector failed", "collector", part.name, "err", err)
 			success = 0
 		}
-		out <- prometheus.MustNewConstMetric(successDesc, gauge, success, part.name)
-	}
-}
-
-func (c *Collector) collectMaps(out chan<- prometheus.Metric) error {
-	snap, err := c.Read()
-	if err != nil || snap == nil {
-		return err
-	}
-	for _, m := range lostMetrics {
-		if got, ok := m.of(&snap.Lost, nil); ok {
-			out <- got
+		for _, m := range metrics {
+			out <- m
 		}
+		out <- sample(successDesc, gauge, success, labelsOf(part.name))
 	}
-	collectTotals(snap, out)
-	c.collectScheds(snap, out)
-	c.collectSubflows(snap.Subflows, out)
-	return nil
 }
 
-// place is what aggregates are kept by.
-type place struct{ cc, iface, netns string }
+// read takes a snapshot and gives it to use before the next one is taken. So snapshots are used in the order
+// they were taken in, and however many ask, one is read at a time. use gets nil where nothing is loaded.
+func (c *Collector) read(ctx context.Context, use func(*telemetry.Snapshot)) error {
+	select {
+	case c.turn <- struct{}{}:
+		defer func() { <-c.turn }()
+	case <-ctx.Done():
+		return errors.New("the scrapes before this one are still reading the maps")
+	}
+	snap, err := c.options.Read(ctx)
+	if err == nil {
+		use(snap)
+	}
+	return err
+}
 
-func (p place) labels() []string { return []string{p.cc, p.iface, p.netns} }
+func (c *Collector) collectMaps(ctx context.Context) (metrics []prometheus.Metric, err error) {
+	err = c.read(ctx, func(snap *telemetry.Snapshot) {
+		if snap == nil {
+			return
+		}
+		metrics = slices.Concat(
+			show(lostMetrics, &snap.Lost, labelsOf()),
+			collectTotals(snap),
+			c.collectScheds(snap),
+			c.collectSubflows(snap.Subflows))
+	})
+	return metrics, err
+}
 
-func placeOf(f *telemetry.Subflow) place {
-	return place{f.CC, f.Interface, netnsLabel(f.NetnsName, f.Netns)}
+func placeOf(cc, iface, netnsName string, netns uint64) labels {
+	return labelsOf(cc, iface, netnsLabel(netnsName, netns))
+}
+
+func placeOfSubflow(f *telemetry.Subflow) labels {
+	return placeOf(f.CC, f.Interface, f.NetnsName, f.Netns)
 }
 
 // collectTotals adds up totals of the same labels: an interface that was made anew under its old name has
 // two.
-func collectTotals(snap *telemetry.Snapshot, out chan<- prometheus.Metric) {
-	totals := map[place]*telemetry.Total{}
-	active := map[place]int{}
-	for _, t := range snap.Totals {
-		p := place{t.CC, t.Interface, netnsLabel(t.NetnsName, t.Netns)}
-		active[p] = 0
-		sum, ok := totals[p]
-		if !ok {
-			t.RTT = slices.Clone(t.RTT)
-			totals[p] = &t
-			continue
+func collectTotals(snap *telemetry.Snapshot) (metrics []prometheus.Metric) {
+	totals := map[labels]*telemetry.Total{}
+	active := map[labels]int{}
+	for i := range snap.Totals {
+		t := &snap.Totals[i]
+		place := placeOf(t.CC, t.Interface, t.NetnsName, t.Netns)
+		if totals[place] == nil {
+			totals[place] = &telemetry.Total{}
+			active[place] = 0
 		}
-		add(sum, &t)
+		add(totals[place], t)
 	}
 	for i := range snap.Subflows {
-		active[placeOf(&snap.Subflows[i])]++
+		active[placeOfSubflow(&snap.Subflows[i])]++
 	}
-	for p, t := range totals {
-		for _, m := range totalMetrics {
-			if got, ok := m.of(t, p.labels()); ok {
-				out <- got
-			}
+	for place, t := range totals {
+		metrics = append(metrics, show(totalMetrics, t, place)...)
+		if len(t.RTT) > 1 {
+			metrics = append(metrics, srttHistogram{t, place})
 		}
-		out <- srttHistogram{t, p.labels()}
 	}
-	for p, n := range active {
-		out <- prometheus.MustNewConstMetric(activeDesc, gauge, float64(n), p.labels()...)
+	for place, n := range active {
+		metrics = append(metrics, sample(activeDesc, gauge, float64(n), place))
 	}
+	return metrics
 }
 
 func add(sum, t *telemetry.Total) {
@@ -150,66 +193,76 @@ func add(sum, t *telemetry.Total) {
 	sum.Losses += t.Losses
 	sum.Energy += t.Energy
 	sum.RTTSum += t.RTTSum
+	if missing := len(t.RTT) - len(sum.RTT); missing > 0 {
+		sum.RTT = append(sum.RTT, make([]uint64, missing)...)
+	}
 	for i, n := range t.RTT {
 		sum.RTT[i] += n
 	}
 }
 
-// collectScheds keeps counters from falling: a connection that closes while the maps are read may be in
-// the snapshot neither as live nor in the total.
-func (c *Collector) collectScheds(snap *telemetry.Snapshot, out chan<- prometheus.Metric) {
-	active := map[schedPlace]int{}
+// collectScheds keeps counters from falling: a connection that closes while the maps are read may be in the
+// snapshot neither as a live one nor in the total.
+func (c *Collector) collectScheds(snap *telemetry.Snapshot) (metrics []prometheus.Metric) {
+	active := map[labels]int{}
 	for i := range snap.Connections {
 		f := &snap.Connections[i]
-		active[schedPlace{f.Scheduler, netnsLabel(f.NetnsName, f.Netns)}]++
+		active[labelsOf(f.Scheduler, netnsLabel(f.NetnsName, f.Netns))]++
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	before := c.scheds
-	c.scheds = map[schedPlace]telemetry.SchedTotal{}
+	totals := map[labels]telemetry.SchedTotal{}
 	for _, t := range snap.SchedTotals {
-		p := schedPlace{t.Scheduler, netnsLabel(t.NetnsName, t.Netns)}
-		if last := before[p]; last.Opened <= t.Opened { // else the maps are new
+		place := labelsOf(t.Scheduler, netnsLabel(t.NetnsName, t.Netns))
+		sum := totals[place]
+		sum.Opened += t.Opened
+		sum.Closed += t.Closed
+		sum.Decisions += t.Decisions
+		sum.Waits += t.Waits
+		sum.Retransmissions += t.Retransmissions
+		sum.Bytes += t.Bytes
+		totals[place] = sum
+	}
+	for place, t := range totals {
+		if last := c.scheds[place]; last.Opened <= t.Opened { // else the maps are new
 			t.Decisions = max(t.Decisions, last.Decisions)
 			t.Waits = max(t.Waits, last.Waits)
 			t.Retransmissions = max(t.Retransmissions, last.Retransmissions)
 			t.Bytes = max(t.Bytes, last.Bytes)
 		}
-		c.scheds[p] = t
-		for _, m := range schedMetrics {
-			if got, ok := m.of(&t, []string{p.scheduler, p.netns}); ok {
-				out <- got
-			}
-		}
-		out <- prometheus.MustNewConstMetric(schedActiveDesc, gauge, float64(active[p]), p.scheduler, p.netns)
+		totals[place] = t
+		metrics = append(metrics, show(schedMetrics, &t, place)...)
+		metrics = append(metrics, sample(schedActiveDesc, gauge, float64(active[place]), place))
 	}
+	c.scheds = totals
+	return metrics
 }
 
 // collectSubflows shows single subflows of MPTCP connections. Other TCP connections have no token to tell
-// them apart by and are in the aggregates only, and so is a subflow that is still joining.
-func (c *Collector) collectSubflows(subflows []telemetry.Subflow, out chan<- prometheus.Metric) {
-	if c.MaxSeries == 0 {
-		return
+// them apart by and are in the totals only, and so is a subflow that is still joining.
+func (c *Collector) collectSubflows(subflows []telemetry.Subflow) (metrics []prometheus.Metric) {
+	if c.options.MaxSeries <= 0 {
+		return nil
 	}
 	shown := slices.DeleteFunc(slices.Clone(subflows), func(f telemetry.Subflow) bool {
-		return f.Token == 0 || f.SubflowID == 0 || time.Duration(f.Age) < c.MinAge
+		return f.Token == 0 || f.SubflowID == 0 || time.Duration(f.Age) < c.options.MinAge
 	})
 	slices.SortFunc(shown, func(a, b telemetry.Subflow) int {
 		return cmp.Or(cmp.Compare(busyness(&b), busyness(&a)), cmp.Compare(a.ID, b.ID))
 	})
-	left := c.MaxSeries
+	seen := map[labels]bool{}
 	for i := range shown {
-		series := seriesOf(&shown[i])
-		if len(series) > left {
+		l := subflowLabelsOf(&shown[i])
+		if seen[l] {
+			continue
+		}
+		seen[l] = true
+		series := seriesOf(&shown[i], l)
+		if len(metrics)+len(series) > c.options.MaxSeries {
 			c.overflow.Add(float64(len(shown) - i))
 			break
 		}
-		left -= len(series)
-		for _, m := range series {
-			out <- m
-		}
+		metrics = append(metrics, series...)
 	}
-	c.overflow.Collect(out)
+	return append(metrics, c.overflow)
 }
 
 // busyness is the rate of bytes in both directions over the subflow's life.
@@ -217,35 +270,29 @@ func busyness(f *telemetry.Subflow) float64 {
 	return float64(f.BytesSent+f.BytesReceived) / time.Duration(f.Age).Seconds()
 }
 
-func seriesOf(f *telemetry.Subflow) []prometheus.Metric {
-	labels := append(placeOf(f).labels(), f.Token.String(), strconv.FormatUint(uint64(f.SubflowID), 10))
-	info := append(labels[:5:5], f.Local.Addr().String(), strconv.Itoa(int(f.LocalID)),
-		f.Remote.Addr().String(), strconv.Itoa(int(f.RemoteID)))
-	series := []prometheus.Metric{prometheus.MustNewConstMetric(infoDesc, gauge, 1, info...)}
-	for _, m := range subflowMetrics {
-		if got, ok := m.of(f, labels); ok {
-			series = append(series, got)
-		}
-	}
-	return series
+func subflowLabelsOf(f *telemetry.Subflow) labels {
+	return placeOfSubflow(f) + labelsOf(f.Token.String(), strconv.FormatUint(uint64(f.SubflowID), 10))
 }
 
-func (c *Collector) collectRAPL(out chan<- prometheus.Metric) error {
+func seriesOf(f *telemetry.Subflow, l labels) []prometheus.Metric {
+	addresses := labelsOf(f.Local.Addr().String(), strconv.Itoa(int(f.LocalID)),
+		f.Remote.Addr().String(), strconv.Itoa(int(f.RemoteID)))
+	return append(show(subflowMetrics, f, l), sample(infoDesc, gauge, 1, l+addresses))
+}
+
+// collectRAPL returns the zones that could be read, with an error about the others.
+func (c *Collector) collectRAPL() (metrics []prometheus.Metric, err error) {
 	zones, err := c.rapl.Read()
 	for _, z := range zones {
-		out <- prometheus.MustNewConstMetric(raplDesc, counter, z.Joules, z.ID, z.Name)
+		metrics = append(metrics, sample(raplDesc, counter, z.Joules, labelsOf(z.ID, z.Name)))
 	}
-	return err
+	return metrics, err
 }
 
-func (c *Collector) collectBatteries(out chan<- prometheus.Metric) error {
-	batteries, err := energy.Batteries(c.Sys)
+func (c *Collector) collectBatteries() (metrics []prometheus.Metric, err error) {
+	batteries, err := energy.Batteries(c.options.Sys)
 	for i := range batteries {
-		for _, m := range batteryMetrics {
-			if got, ok := m.of(&batteries[i], []string{batteries[i].Name}); ok {
-				out <- got
-			}
-		}
+		metrics = append(metrics, show(batteryMetrics, &batteries[i], labelsOf(batteries[i].Name))...)
 	}
-	return err
+	return metrics, err
 }

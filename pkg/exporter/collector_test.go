@@ -3,9 +3,9 @@
 package exporter
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -115,11 +115,11 @@ func machine(t *testing.T) string {
 	return sys
 }
 
-func collector(t *testing.T, sys string, maxSeries int, read func() (*telemetry.Snapshot, error)) *Collector {
+func collector(t *testing.T, sys string, maxSeries int, read func(context.Context) (*telemetry.Snapshot, error)) *Collector {
 	t.Helper()
 	c, err := NewCollector(Options{
 		Read: read, MaxSeries: maxSeries, MinAge: 5 * time.Second, Sys: sys,
-		Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		Log: logger(t),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -128,16 +128,108 @@ func collector(t *testing.T, sys string, maxSeries int, read func() (*telemetry.
 }
 
 func full(t *testing.T) *Collector {
-	return collector(t, machine(t), 1000, func() (*telemetry.Snapshot, error) { return snapshot(), nil })
+	return collector(t, machine(t), 1000, func(context.Context) (*telemetry.Snapshot, error) { return snapshot(), nil })
 }
 
-func TestScrape(t *testing.T) {
-	golden, err := os.Open("testdata/scrape.prom")
+func golden(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile("testdata/scrape.prom")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer golden.Close()
-	if err := testutil.CollectAndCompare(full(t), golden); err != nil {
+	return string(text)
+}
+
+func TestScrape(t *testing.T) {
+	if err := testutil.CollectAndCompare(full(t), strings.NewReader(golden(t))); err != nil {
+		t.Error(err)
+	}
+}
+
+// Names that are not UTF-8, which an interface may have, are mended and spoil nothing else.
+func TestNamesNotUTF8(t *testing.T) {
+	spoilt := map[string]string{
+		"wlan0": "wlan\xff0", "eth1": "\xc3(", "dts": "\xed\xa0\x80", "minrtt": "min\x80rtt", "phone": "pho\xf0\x9fne",
+	}
+	spoil := func(names ...*string) {
+		for _, name := range names {
+			if bad, ok := spoilt[*name]; ok {
+				*name = bad
+			}
+		}
+	}
+	snap := snapshot()
+	for i := range snap.Subflows {
+		f := &snap.Subflows[i]
+		spoil(&f.CC, &f.Interface, &f.NetnsName)
+	}
+	for i := range snap.Totals {
+		f := &snap.Totals[i]
+		spoil(&f.CC, &f.Interface, &f.NetnsName)
+	}
+	for i := range snap.Connections {
+		f := &snap.Connections[i]
+		spoil(&f.Scheduler, &f.NetnsName)
+	}
+	for i := range snap.SchedTotals {
+		f := &snap.SchedTotals[i]
+		spoil(&f.Scheduler, &f.NetnsName)
+	}
+	want := strings.NewReplacer(`"wlan0"`, `"wlan�0"`, `"eth1"`, `"�("`, `"dts"`, `"�"`, `"minrtt"`, `"min�rtt"`, `"phone"`, `"pho�ne"`).
+		Replace(golden(t))
+	c := collector(t, machine(t), 1000, func(context.Context) (*telemetry.Snapshot, error) { return snap, nil })
+	if err := testutil.CollectAndCompare(c, strings.NewReader(want)); err != nil {
+		t.Error(err)
+	}
+}
+
+// What has the same labels once its names are mended is added up, or shown once where it can't be.
+func TestSameLabels(t *testing.T) {
+	subflow := telemetry.Subflow{Token: 1, SubflowID: 1, CC: "dts", Netns: 1, Age: telemetry.Seconds(time.Minute), Cwnd: 5}
+	total := telemetry.Total{CC: "dts", Netns: 1, Opened: 2}
+	sched := telemetry.SchedTotal{Netns: 1, Decisions: 7}
+	var snap telemetry.Snapshot
+	for i, name := range []string{"a\xff", "a\xfe"} {
+		subflow.Interface, total.Interface, sched.Scheduler = name, name, name
+		total.RTT = buckets(map[int]uint64{3: 1})[:10+10*i]
+		snap.Subflows = append(snap.Subflows, subflow)
+		snap.Totals = append(snap.Totals, total)
+		snap.SchedTotals = append(snap.SchedTotals, sched)
+	}
+	got := gather(t, collector(t, t.TempDir(), 1000, func(context.Context) (*telemetry.Snapshot, error) { return &snap, nil }))
+	for name, want := range map[string]float64{
+		"mpcc_subflows_opened_total": 4, "mpcc_subflows_active": 2, "mpcc_subflow_cwnd_packets": 5, "mpcc_sched_decisions_total": 14,
+	} {
+		if n := len(got[name].Metric); n != 1 {
+			t.Errorf("%s: %d series, want 1", name, n)
+			continue
+		}
+		m := got[name].Metric[0]
+		if v := m.GetCounter().GetValue() + m.GetGauge().GetValue(); v != want {
+			t.Errorf("%s is %g, want %g", name, v, want)
+		}
+	}
+	if n := got["mpcc_srtt_seconds"].Metric[0].Histogram.GetSampleCount(); n != 2 {
+		t.Errorf("%d RTTs in the histogram, want 2", n)
+	}
+}
+
+// A zone that cannot be read takes neither the others nor the rest of the scrape with it.
+func TestPartOfTheMachine(t *testing.T) {
+	sys := machine(t)
+	zone := filepath.Join(sys, "class", "powercap", "intel-rapl:1")
+	if err := os.Mkdir(zone, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{"name": "package-1", "max_energy_range_uj": "10000000", "energy_uj": "gone"} {
+		if err := os.WriteFile(filepath.Join(zone, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := collector(t, sys, 1000, func(context.Context) (*telemetry.Snapshot, error) { return snapshot(), nil })
+	const ok = `mpcc_collector_success{collector="rapl"} `
+	want := strings.Replace(golden(t), ok+"1", ok+"0", 1)
+	if err := testutil.CollectAndCompare(c, strings.NewReader(want)); err != nil {
 		t.Error(err)
 	}
 }
@@ -207,7 +299,7 @@ func TestNativeHistogram(t *testing.T) {
 // A connection that closes while the maps are read must not make a counter fall; new maps start from 0.
 func TestSchedulerCountersDoNotFall(t *testing.T) {
 	var now telemetry.SchedTotal
-	c := collector(t, t.TempDir(), 0, func() (*telemetry.Snapshot, error) {
+	c := collector(t, t.TempDir(), 0, func(context.Context) (*telemetry.Snapshot, error) {
 		return &telemetry.Snapshot{SchedTotals: []telemetry.SchedTotal{now}}, nil
 	})
 	for _, step := range []struct{ opened, decisions, bytes, wantDecisions, wantBytes uint64 }{
@@ -244,7 +336,7 @@ func crowd(n int) *telemetry.Snapshot {
 func TestSubflowSeriesAreBounded(t *testing.T) {
 	const each = 16 // mpcc_subflow_* of a subflow that has them all
 	for _, test := range []struct{ max, shown int }{{each - 1, 0}, {each, 1}, {3*each + 5, 3}, {1000, 10}, {0, 0}} {
-		c := collector(t, t.TempDir(), test.max, func() (*telemetry.Snapshot, error) { return crowd(10), nil })
+		c := collector(t, t.TempDir(), test.max, func(context.Context) (*telemetry.Snapshot, error) { return crowd(10), nil })
 		for scrape := 1; scrape <= 2; scrape++ {
 			series := 0
 			var tokens []string
@@ -291,7 +383,7 @@ func TestNothingToRead(t *testing.T) {
 		success string
 	}{"not loaded": {nil, "1"}, "unreadable": {errors.New("no"), "0"}} {
 		t.Run(name, func(t *testing.T) {
-			c := collector(t, t.TempDir(), 1000, func() (*telemetry.Snapshot, error) { return nil, test.err })
+			c := collector(t, t.TempDir(), 1000, func(context.Context) (*telemetry.Snapshot, error) { return nil, test.err })
 			want := `# HELP mpcc_collector_success Whether a collector could read what there is to read; 1 also where there is nothing.
 # TYPE mpcc_collector_success gauge
 mpcc_collector_success{collector="battery"} 1

@@ -53,6 +53,45 @@ func TestDocumentation(t *testing.T) {
 	}
 }
 
+// Beside the collector's metrics the server has those that docs/metrics.md names at its end, and no others.
+func TestDocumentationOfTheServer(t *testing.T) {
+	text, err := os.ReadFile("../../docs/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, end, ok := strings.Cut(string(text), "\nBeside these: ")
+	if !ok {
+		t.Fatal("docs/metrics.md does not say what is beside its metrics")
+	}
+	beside := map[string]bool{} // by the beginning of a name: shown
+	for _, name := range regexp.MustCompile("`([a-z_]+)`").FindAllStringSubmatch(end, -1) {
+		beside[name[1]] = false
+	}
+	c := full(t)
+	handler, err := newHandler(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := gather(t, c)
+	_, scrape := ask(handler, "/metrics")
+	for _, row := range regexp.MustCompile(`(?m)^# TYPE (\S+)`).FindAllStringSubmatch(scrape, -1) {
+		known := own[row[1]] != nil
+		for name := range beside {
+			if strings.HasPrefix(row[1], name) {
+				beside[name], known = true, true
+			}
+		}
+		if !known {
+			t.Errorf("docs/metrics.md does not name %s", row[1])
+		}
+	}
+	for name, shown := range beside {
+		if !shown {
+			t.Errorf("docs/metrics.md names %s, which the server does not show", name)
+		}
+	}
+}
+
 // The dashboard and the alerts ask for metrics that exist.
 func TestDeployedQueries(t *testing.T) {
 	known := gather(t, full(t))

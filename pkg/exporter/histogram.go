@@ -16,7 +16,7 @@ import (
 // second, as those of native schema 0 do.
 type srttHistogram struct {
 	total  *telemetry.Total
-	labels []string
+	labels labels
 }
 
 func (srttHistogram) Desc() *prometheus.Desc { return srttDesc }
@@ -41,7 +41,7 @@ func (h srttHistogram) Write(out *dto.Metric) error {
 			deltas[i] -= int64(rtt[i])
 		}
 	}
-	out.Label = prometheus.MakeLabelPairs(srttDesc, h.labels)
+	out.Label = prometheus.MakeLabelPairs(srttDesc, h.labels.values())
 	out.Histogram = &dto.Histogram{
 		SampleCount:   &count,
 		SampleSum:     new(time.Duration(h.total.RTTSum).Seconds()),

@@ -9,12 +9,14 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/netip"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -28,9 +30,9 @@ import (
 
 	"github.com/mpcc/mpcc/bpf/catalog"
 	"github.com/mpcc/mpcc/internal/experiment/lab"
+	"github.com/mpcc/mpcc/internal/lockfile"
 	"github.com/mpcc/mpcc/loader"
 	"github.com/mpcc/mpcc/pkg/mptcp"
-	"github.com/mpcc/mpcc/pkg/telemetry"
 	"github.com/mpcc/mpcc/test/checked"
 )
 
@@ -49,13 +51,13 @@ func TestMain(m *testing.M) {
 func child(webConfig string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM)
 	defer stop()
-	err := Run(ctx, Config{
-		Options: Options{
-			Read: func() (*telemetry.Snapshot, error) { return telemetry.Take(ctx) }, MaxSeries: 1000, Sys: "/sys",
-			Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
-		},
-		Listen: []string{address}, WebConfig: webConfig, Version: "test",
-	})
+	l, err := net.Listen("tcp", address)
+	if err == nil {
+		err = Serve(ctx, []net.Listener{l}, Config{
+			Options:   Options{MaxSeries: 1000, Log: slog.New(slog.NewTextHandler(os.Stderr, nil))},
+			WebConfig: webConfig,
+		})
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -189,14 +191,11 @@ func load(t *testing.T) catalog.Entry {
 	if err := os.MkdirAll("/run/mpcc", 0o755); err != nil {
 		t.Fatal(err)
 	}
-	turn, err := os.OpenFile("/run/mpcc/test.lock", os.O_CREATE|os.O_RDWR, 0o600)
+	turn, err := lockfile.Take(t.Context(), "/run/mpcc/test.lock")
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { turn.Close() })
-	if err := unix.Flock(int(turn.Fd()), unix.LOCK_EX); err != nil {
-		t.Fatal(err)
-	}
+	t.Cleanup(func() { _ = turn.Unlock() })
 	const bpffs = "/sys/fs/bpf"
 	var st unix.Statfs_t
 	if err := unix.Statfs(bpffs, &st); err != nil {
@@ -291,7 +290,6 @@ func TestLiveConnection(t *testing.T) {
 	if status, _ := exporter.get(t, "/nowhere"); status != http.StatusNotFound {
 		t.Errorf("/nowhere: status %d", status)
 	}
-	noCapabilities(t, exporter.cmd.Process.Pid)
 
 	var ln *mptcp.Listener
 	err := receiver.Do(func() (err error) {
@@ -419,6 +417,45 @@ func TestLiveConnection(t *testing.T) {
 	exporter.stop(t)
 }
 
+// Whoever may make a namespace may give an interface a name that is not UTF-8, and send through it: the
+// exporter shows that connection, too.
+func TestInterfaceNotUTF8(t *testing.T) {
+	dts := load(t)
+	host, _, _ := twoPaths(t)
+	const name = "\xff\xfe\xfd"
+	for _, change := range [][]string{{"lo", "down"}, {"lo", "name", name}, {name, "up"}} {
+		ip := host.Command(t.Context(), "ip", append([]string{"link", "set", "dev"}, change...)...)
+		if out, err := ip.CombinedOutput(); err != nil {
+			t.Fatalf("ip link set dev %q: %v: %s", change, err, out)
+		}
+	}
+	exporter := start(t, host, "")
+	var ln *mptcp.Listener
+	var conn *net.TCPConn
+	err := host.Do(func() (err error) {
+		ln, err = mptcp.Listen(netip.MustParseAddrPort("127.0.0.1:0"), "")
+		if err != nil {
+			return err
+		}
+		conn, err = mptcp.Dial(t.Context(), ln.Addr(), mptcp.Options{CC: dts.Name})
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	defer conn.Close()
+	s := exporter.scrape(t)
+	for _, metric := range []string{"mpcc_subflow_cwnd_packets", "mpcc_subflows_opened_total"} {
+		if !slices.ContainsFunc(slices.Collect(maps.Values(s[metric])), func(m *dto.Metric) bool {
+			return label(m, "netns") == host.Namespace() && label(m, "iface") != ""
+		}) {
+			t.Errorf("%s does not show the connection: %v", metric, s[metric])
+		}
+	}
+	exporter.stop(t)
+}
+
 // The exporter goes on while the maps go and come back.
 func TestMapsGoAndComeBack(t *testing.T) {
 	dts := load(t)
@@ -478,24 +515,4 @@ func TestBasicAuth(t *testing.T) {
 		t.Errorf("with the password: status %d", resp.StatusCode)
 	}
 	exporter.stop(t)
-}
-
-// noCapabilities looks at every thread of a process.
-func noCapabilities(t *testing.T, pid int) {
-	t.Helper()
-	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
-	if err != nil || len(threads) == 0 {
-		t.Fatalf("threads of %d: %v, %v", pid, threads, err)
-	}
-	for _, path := range threads {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, line := range []string{"CapPrm:\t0000000000000000\n", "CapEff:\t0000000000000000\n", "NoNewPrivs:\t1\n"} {
-			if !strings.Contains(string(text), line) {
-				t.Errorf("%s is not %q:\n%s", path, line, text)
-			}
-		}
-	}
 }

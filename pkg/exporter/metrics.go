@@ -12,7 +12,7 @@ import (
 	"github.com/mpcc/mpcc/pkg/telemetry"
 )
 
-// Labels. netns is the name that ip netns knows a namespace by, or else its inode number.
+// Names of labels.
 var (
 	totalLabels   = []string{"cc", "iface", "netns"}
 	schedLabels   = []string{"scheduler", "netns"}
@@ -29,21 +29,24 @@ type metric[T any] struct {
 	value func(*T) (v float64, ok bool) // not ok: there is nothing to show
 }
 
-func (m metric[T]) of(t *T, labels []string) (prometheus.Metric, bool) {
-	v, ok := m.value(t)
-	if !ok {
-		return nil, false
+// show returns those of the metrics that t has a value for.
+func show[T any](metrics []metric[T], t *T, l labels) []prometheus.Metric {
+	var shown []prometheus.Metric
+	for _, m := range metrics {
+		if v, ok := m.value(t); ok {
+			shown = append(shown, sample(m.desc, m.kind, v, l))
+		}
 	}
-	return prometheus.MustNewConstMetric(m.desc, m.kind, v, labels...), true
+	return shown
 }
 
-func describe(name, help string, labels []string) *prometheus.Desc {
-	return prometheus.NewDesc(name, help, labels, nil)
+func describe(name, help string, labelNames []string) *prometheus.Desc {
+	return prometheus.NewDesc(name, help, labelNames, nil)
 }
 
-// describeEnergy tells where a figure of energy or power comes from.
-func describeEnergy(name, help string, labels []string, source string) *prometheus.Desc {
-	return prometheus.NewDesc(name, help, labels, prometheus.Labels{"source": source})
+// describeEnergy has source as a label: model for what is computed, else what measured it.
+func describeEnergy(name, help string, labelNames []string, source string) *prometheus.Desc {
+	return prometheus.NewDesc(name, help, labelNames, prometheus.Labels{"source": source})
 }
 
 func always[T any, V uint64 | uint32 | float64](read func(*T) V) func(*T) (float64, bool) {
@@ -82,7 +85,7 @@ var totalMetrics = []metric[telemetry.Total]{
 
 var (
 	activeDesc = describe("mpcc_subflows_active", "Subflows that are live.", totalLabels)
-	srttDesc   = describe("mpcc_srtt_seconds", "Smoothed RTT at each refresh: at most once per RTT and once per 20 ms.", totalLabels)
+	srttDesc   = describe("mpcc_srtt_seconds", "Smoothed RTT at each refresh of a subflow's state: at most once per RTT and once per 20 ms.", totalLabels)
 )
 
 // What a packet scheduler did in a namespace, in live connections and in those of before.
@@ -147,25 +150,25 @@ var infoDesc = describe("mpcc_subflow_info", "Addresses of a subflow, and the id
 func newOverflow() prometheus.Counter {
 	return prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "mpcc_subflow_overflow_total",
-		Help: "Subflows that were left out of scrapes to keep to --subflow.max-series.",
+		Help: "Subflows left out of scrapes for the limit on series, added up over the scrapes.",
 	})
 }
 
 // What could not be recorded.
 var lostMetrics = []metric[telemetry.Lost]{
-	{describe("mpcc_lost_subflows_total", "Subflows without live state: the map was full.", nil), counter,
+	{describe("mpcc_lost_subflows_total", "Subflows that are counted nowhere else: the map of live ones was full.", nil), counter,
 		always(func(l *telemetry.Lost) uint64 { return l.Subflows })},
-	{describe("mpcc_lost_aggregates_total", "Refreshes that are missing in the aggregates: the map was full.", nil), counter,
+	{describe("mpcc_lost_aggregates_total", "Refreshes of subflows that are missing in the aggregates: their map was full.", nil), counter,
 		always(func(l *telemetry.Lost) uint64 { return l.Totals })},
 	{describe("mpcc_lost_siblings_total", "Refreshes of connections with more subflows than the congestion control looks at.", nil), counter,
 		always(func(l *telemetry.Lost) uint64 { return l.Siblings })},
-	{describe("mpcc_lost_sched_connections_total", "Connections under packet schedulers without live state: the map was full.", nil), counter,
+	{describe("mpcc_lost_sched_connections_total", "Connections under packet schedulers that are counted nowhere else: the map of live ones was full.", nil), counter,
 		always(func(l *telemetry.Lost) uint64 { return l.Connections })},
-	{describe("mpcc_lost_sched_aggregates_total", "Connections that are missing in the schedulers' aggregates: the map was full.", nil), counter,
+	{describe("mpcc_lost_sched_aggregates_total", "Connections that are missing in the schedulers' aggregates: their map was full.", nil), counter,
 		always(func(l *telemetry.Lost) uint64 { return l.SchedTotals })},
 }
 
-// What the machine itself measures. It is the host's, not the radio's.
+// What the machine measures of itself: all of it, not its network interfaces alone.
 var (
 	raplDesc = describeEnergy("mpcc_host_energy_joules_total",
 		"Energy of a RAPL zone since the exporter started. Zones contain each other: never add them.", zoneLabels, "rapl")
@@ -187,7 +190,7 @@ func optional[V uint32 | float64](v *V) (float64, bool) {
 	return float64(*v), true
 }
 
-// netnsLabel names a namespace.
+// netnsLabel returns the name that ip netns knows a namespace by, or else its inode number.
 func netnsLabel(name string, inode uint64) string {
 	if name != "" {
 		return name

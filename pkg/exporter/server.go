@@ -4,54 +4,62 @@ package exporter
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
 	"time"
 
-	"github.com/coreos/go-systemd/v22/activation"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	versioncollector "github.com/prometheus/client_golang/prometheus/collectors/version"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	buildinfo "github.com/prometheus/common/version"
 	"github.com/prometheus/exporter-toolkit/web"
+
+	"github.com/mpcc/mpcc/pkg/telemetry"
 )
 
-// Config of the exporter as a program.
+// Config of a server.
 type Config struct {
 	Options
-	Listen        []string // addresses, such as :9956
-	SystemdSocket bool     // listen on what systemd hands over instead
-	WebConfig     string   // file for TLS and basic auth, "" without
-	Version       string
+	// WebConfig is the file that turns on TLS and basic auth, in the format of all Prometheus exporters; ""
+	// for neither.
+	WebConfig string
 }
 
-const shutdownTime = 10 * time.Second
+const (
+	maxScrapes   = 8 // at a time; two Prometheus servers and somebody who looks are three
+	shutdownTime = 10 * time.Second
+)
 
-// Run serves until ctx ends, then lets the scrapes under way finish. Once it listens it gives up all
-// capabilities of the process, for good.
-func Run(ctx context.Context, c Config) error {
-	listeners, err := c.listen()
-	if err != nil {
-		return err
-	}
+// Serve answers HTTP on the listeners and closes them in the end: /metrics, /-/healthy, /-/ready and a page
+// that leads to them. /metrics also has the metrics of the Go runtime and of the process, and mpcc_build_info,
+// which is what the main package has put into github.com/prometheus/common/version.
+//
+// Once ctx ends it lets the requests under way finish, and returns nil, or an error where that takes longer
+// than 10 s. It returns an error at once where the maps can't be read, and as soon as it can't serve.
+func Serve(ctx context.Context, listeners []net.Listener, c Config) error {
 	for _, l := range listeners {
 		defer l.Close()
 	}
-	if err := dropCapabilities(); err != nil {
-		return err
-	}
-	if _, err := c.Read(); err != nil {
-		return err
-	}
-	handler, err := c.handler()
+	collector, err := NewCollector(c.Options)
 	if err != nil {
 		return err
 	}
-	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
+	if err := collector.ready(ctx); err != nil {
+		return err
+	}
+	handler, err := newHandler(collector)
+	if err != nil {
+		return err
+	}
+	server := &http.Server{
+		Handler:           handler,
+		ReadHeaderTimeout: 10 * time.Second,
+		WriteTimeout:      30 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+	}
 
 	stopped := make(chan error, 1)
 	forget := context.AfterFunc(ctx, func() {
@@ -59,49 +67,29 @@ func Run(ctx context.Context, c Config) error {
 		defer cancel()
 		stopped <- server.Shutdown(end)
 	})
-	err = web.ServeMultiple(listeners, server, &web.FlagConfig{WebConfigFile: &c.WebConfig}, c.Log)
+	err = web.ServeMultiple(listeners, server, &web.FlagConfig{WebConfigFile: &c.WebConfig}, collector.options.Log)
 	if !forget() {
 		return <-stopped
 	}
 	return err
 }
 
-func (c Config) listen() ([]net.Listener, error) {
-	if c.SystemdSocket {
-		listeners, err := activation.Listeners()
-		if err == nil && len(listeners) == 0 {
-			err = errors.New("systemd handed no socket over: --web.systemd-socket needs a .socket unit that starts the exporter")
-		}
-		return listeners, err
-	}
-	var listeners []net.Listener
-	for _, address := range c.Listen {
-		l, err := net.Listen("tcp", address)
-		if err != nil {
-			for _, l := range listeners {
-				l.Close()
-			}
-			return nil, err
-		}
-		listeners = append(listeners, l)
-	}
-	return listeners, nil
+// ready returns nil where the maps can be read or nothing is loaded.
+func (c *Collector) ready(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, readTime)
+	defer cancel()
+	return c.read(ctx, func(*telemetry.Snapshot) {})
 }
 
-func (c Config) handler() (http.Handler, error) {
-	collector, err := NewCollector(c.Options)
-	if err != nil {
-		return nil, err
-	}
-	buildinfo.Version = c.Version
+func newHandler(c *Collector) (http.Handler, error) {
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(collector, versioncollector.NewCollector("mpcc"),
+	registry.MustRegister(c, versioncollector.NewCollector("mpcc"),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 
 	landing, err := web.NewLandingPage(web.LandingConfig{
 		Name:        "mpcc exporter",
 		Description: "Multipath TCP congestion controls and packet schedulers: subflows, totals, modelled energy",
-		Version:     c.Version,
+		Version:     buildinfo.Version,
 		Profiling:   "false",
 		Links: []web.LandingLinks{
 			{Address: "metrics", Text: "Metrics"},
@@ -114,18 +102,27 @@ func (c Config) handler() (http.Handler, error) {
 	}
 	mux := http.NewServeMux()
 	mux.Handle("GET /{$}", landing)
-	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{
-		ErrorLog: slog.NewLogLogger(c.Log.Handler(), slog.LevelError),
-	}))
+	mux.Handle("GET /metrics", metricsHandler(registry, c.options.Log))
 	mux.HandleFunc("GET /-/healthy", func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintln(w, "healthy")
 	})
-	mux.HandleFunc("GET /-/ready", func(w http.ResponseWriter, _ *http.Request) {
-		if _, err := c.Read(); err != nil {
+	mux.HandleFunc("GET /-/ready", func(w http.ResponseWriter, r *http.Request) {
+		if err := c.ready(r.Context()); err != nil {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 			return
 		}
 		fmt.Fprintln(w, "ready")
 	})
 	return mux, nil
+}
+
+// metricsHandler serves what can be gathered: a series that cannot be is missed and logged, not waited for.
+func metricsHandler(registry *prometheus.Registry, log *slog.Logger) http.Handler {
+	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{
+		ErrorLog:            slog.NewLogLogger(log.Handler(), slog.LevelError),
+		ErrorHandling:       promhttp.ContinueOnError,
+		Registry:            registry,
+		MaxRequestsInFlight: maxScrapes,
+		Timeout:             readTime + time.Second,
+	})
 }

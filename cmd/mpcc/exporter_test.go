@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bufio"
+	"debug/buildinfo"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// buildMpcc builds mpcc as go install does, but for the flags, and returns where it is.
+func buildMpcc(t *testing.T, cgo string, flags ...string) string {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "mpcc")
+	c := exec.CommandContext(t.Context(), "go", append(append([]string{"build"}, flags...), "-o", program, ".")...)
+	c.Env = append(os.Environ(), "CGO_ENABLED="+cgo)
+	if out, err := c.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %v\n%s", c, err, out)
+	}
+	info, err := buildinfo.ReadFile(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range info.Settings {
+		if s.Key == "CGO_ENABLED" && s.Value != cgo {
+			t.Fatalf("built with CGO_ENABLED=%s, want %s", s.Value, cgo)
+		}
+	}
+	return program
+}
+
+// With cgo and without, the exporter serves and has given up its capabilities on every thread, for good. It
+// shows the version that make build has put in, or else what go build left.
+func TestExporterOfBothBuilds(t *testing.T) {
+	if own := capabilities(t, "/proc/self/status"); own["CapEff"] == none {
+		t.Fatal("there are no capabilities to give up: run this test as root")
+	}
+	for _, test := range []struct{ cgo, release string }{{"0", "v1.2.3-test"}, {"1", ""}} {
+		t.Run("CGO_ENABLED="+test.cgo, func(t *testing.T) {
+			program := buildMpcc(t, test.cgo, "-ldflags=-X main.release="+test.release)
+			want := test.release
+			if want == "" {
+				info, err := buildinfo.ReadFile(program)
+				if err != nil {
+					t.Fatal(err)
+				}
+				want = versionOf(info)
+			}
+			out, err := exec.CommandContext(t.Context(), program, "version").Output()
+			if err != nil || !strings.HasPrefix(string(out), "mpcc "+want+" (go") {
+				t.Errorf("mpcc version: %q, %v; want %s", out, err, want)
+			}
+
+			url, pid, stop := startExporter(t, program)
+			var scrapes sync.WaitGroup
+			for range 5 { // which makes threads
+				scrapes.Go(func() {
+					if scrape := get(t, url+"/metrics"); !strings.Contains(scrape, fmt.Sprintf("version=%q} 1\n", want)) {
+						t.Errorf("mpcc_build_info does not tell version %s in\n%s", want, scrape)
+					}
+				})
+			}
+			scrapes.Wait()
+			threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
+			if err != nil || len(threads) < 2 {
+				t.Fatalf("threads of %d: %v, %v", pid, threads, err)
+			}
+			bounding := capabilities(t, "/proc/self/status")["CapBnd"]
+			for _, thread := range threads {
+				got := capabilities(t, thread)
+				for name, want := range map[string]string{
+					"CapInh": none, "CapPrm": none, "CapEff": none, "CapAmb": none, "CapBnd": bounding, "NoNewPrivs": "1",
+				} {
+					if got[name] != want {
+						t.Errorf("%s: %s is %s, want %s", thread, name, got[name], want)
+					}
+				}
+			}
+			stop()
+		})
+	}
+}
+
+const none = "0000000000000000"
+
+// capabilities returns the fields of a /proc/PID/status that tell a thread's privileges.
+func capabilities(t *testing.T, status string) map[string]string {
+	t.Helper()
+	text, err := os.ReadFile(status)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fields := map[string]string{}
+	for _, row := range regexp.MustCompile(`(?m)^(Cap\w+|NoNewPrivs):\t(\w+)$`).FindAllStringSubmatch(string(text), -1) {
+		fields[row[1]] = row[2]
+	}
+	return fields
+}
+
+// startExporter starts an exporter on a port of its own choice. stop ends it as systemd does.
+func startExporter(t *testing.T, program string) (url string, pid int, stop func()) {
+	t.Helper()
+	c := exec.CommandContext(t.Context(), program, "exporter", "--web.listen-address", "127.0.0.1:0")
+	log, err := c.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	said := bufio.NewReader(io.TeeReader(log, t.Output()))
+	for url == "" {
+		line, err := said.ReadString('\n')
+		if err != nil {
+			t.Fatalf("the exporter does not say where it listens: %v, %v", err, c.Wait())
+		}
+		if match := regexp.MustCompile(`"Listening on" address=(\S+)`).FindStringSubmatch(line); match != nil {
+			url = "http://" + match[1]
+		}
+	}
+	go func() { _, _ = io.Copy(io.Discard, said) }()
+	return url, c.Process.Pid, func() {
+		t.Helper()
+		if err := c.Process.Signal(unix.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Wait(); err != nil {
+			t.Errorf("after SIGTERM: %v", err)
+		}
+	}
+}
+
+func get(t *testing.T, url string) string {
+	t.Helper()
+	resp, err := http.Get(url)
+	if err != nil {
+		t.Error(err)
+		return ""
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		t.Errorf("%s: status %d: %s, %v", url, resp.StatusCode, body, err)
+	}
+	return string(body)
+}

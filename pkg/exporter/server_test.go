@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package exporter
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"maps"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/mpcc/mpcc/pkg/telemetry"
+)
+
+func logger(t *testing.T) *slog.Logger { return slog.New(slog.NewTextHandler(t.Output(), nil)) }
+
+func ask(h http.Handler, path string) (status int, body string) {
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+	return w.Code, w.Body.String()
+}
+
+// Of more scrapes at once than the server takes, the others are turned away at once. Those that it takes read
+// the maps one after the other.
+func TestScrapesAtOnce(t *testing.T) {
+	var reading atomic.Int32
+	let := make(chan struct{})
+	c := collector(t, t.TempDir(), 0, func(context.Context) (*telemetry.Snapshot, error) {
+		if reading.Add(1) > 1 {
+			t.Error("the maps are read twice at once")
+		}
+		defer reading.Add(-1)
+		<-let
+		return snapshot(), nil
+	})
+	handler, err := newHandler(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	statuses := make(chan int)
+	for range 3 * maxScrapes {
+		go func() {
+			status, _ := ask(handler, "/metrics")
+			statuses <- status
+		}()
+	}
+	for range 2 * maxScrapes {
+		if status := <-statuses; status != http.StatusServiceUnavailable {
+			t.Errorf("status %d beyond the limit", status)
+		}
+	}
+	close(let)
+	for range maxScrapes {
+		if status := <-statuses; status != http.StatusOK {
+			t.Errorf("status %d within the limit", status)
+		}
+	}
+}
+
+// Where the maps are not read in time, the scrape says so and has the rest; and so has the one that waited.
+func TestSlowMaps(t *testing.T) {
+	sys := machine(t)
+	synctest.Test(t, func(t *testing.T) {
+		c := collector(t, sys, 0, func(ctx context.Context) (*telemetry.Snapshot, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		})
+		handler, err := newHandler(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			go func() {
+				begun := time.Now()
+				status, body := ask(handler, "/metrics")
+				if took := time.Since(begun); status != http.StatusOK || took != readTime {
+					t.Errorf("status %d after %v", status, took)
+				}
+				for _, line := range []string{
+					`mpcc_collector_success{collector="telemetry"} 0`, `mpcc_collector_success{collector="battery"} 1`,
+					`mpcc_host_battery_discharge_watts{battery="BAT0",source="battery"} 7.5`,
+				} {
+					if !strings.Contains(body, line+"\n") {
+						t.Errorf("no %s in\n%s", line, body)
+					}
+				}
+			}()
+		}
+		synctest.Wait()
+		if status, body := ask(handler, "/-/ready"); status != http.StatusServiceUnavailable {
+			t.Errorf("ready though the maps cannot be read: %d %s", status, body)
+		}
+	})
+}
+
+// A reader that does not even heed its context keeps nobody waiting.
+func TestStuckMaps(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := collector(t, t.TempDir(), 0, func(context.Context) (*telemetry.Snapshot, error) {
+			time.Sleep(time.Hour)
+			return nil, nil
+		})
+		handler, err := newHandler(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range []string{"/metrics", "/-/ready"} {
+			begun := time.Now()
+			status, _ := ask(handler, path)
+			if took := time.Since(begun); status != http.StatusServiceUnavailable || took > 10*time.Second {
+				t.Errorf("%s: status %d after %v", path, status, took)
+			}
+		}
+		time.Sleep(time.Hour) // until the reader is done, as a bubble must be
+	})
+}
+
+// failing is a collector of a program's own that cannot make its metric.
+type failing struct{}
+
+func (failing) Describe(chan<- *prometheus.Desc) {}
+func (failing) Collect(out chan<- prometheus.Metric) {
+	err := errors.New("broken")
+	out <- prometheus.NewInvalidMetric(prometheus.NewInvalidDesc(err), err)
+}
+
+// A series that cannot be made is missing alone, and counted.
+func TestOneFailingSeries(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(full(t), failing{})
+	handler := metricsHandler(registry, logger(t))
+	server := httptest.NewServer(handler)
+	defer server.Close()
+	names := slices.Collect(maps.Keys(gather(t, full(t))))
+	if err := testutil.ScrapeAndCompare(server.URL, strings.NewReader(golden(t)), names...); err != nil {
+		t.Error(err)
+	}
+	_, body := ask(handler, "/metrics")
+	if want := `promhttp_metric_handler_errors_total{cause="gathering"} 1`; !strings.Contains(body, want+"\n") {
+		t.Errorf("no %s in\n%s", want, body)
+	}
+}
+
+func listener(t *testing.T) net.Listener {
+	t.Helper()
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// Maps that it may not read are told at the start, and the listeners are closed.
+func TestServeUnreadable(t *testing.T) {
+	l := listener(t)
+	want := errors.New("not permitted")
+	err := Serve(t.Context(), []net.Listener{l}, Config{Options: Options{
+		Read: func(context.Context) (*telemetry.Snapshot, error) { return nil, want },
+		Sys:  t.TempDir(),
+	}})
+	if !errors.Is(err, want) {
+		t.Errorf("got %v", err)
+	}
+	if _, err := l.Accept(); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("the listener is open: %v", err)
+	}
+}
+
+// A scrape under way when the server is told to end still gets its answer.
+func TestServeEndsWell(t *testing.T) {
+	ctx, end := context.WithCancel(t.Context())
+	started := false
+	l := listener(t)
+	served := make(chan error, 1)
+	go func() {
+		served <- Serve(ctx, []net.Listener{l}, Config{Options: Options{
+			Read: func(context.Context) (*telemetry.Snapshot, error) {
+				if started { // the first time is at the start
+					end()
+					time.Sleep(100 * time.Millisecond)
+				}
+				started = true
+				return snapshot(), nil
+			},
+			Sys: machine(t), Log: logger(t),
+		}})
+	}()
+	resp, err := http.Get("http://" + l.Addr().String() + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if resp.StatusCode != http.StatusOK || !strings.Contains(string(body), "\nmpcc_lost_subflows_total 7\n") {
+		t.Errorf("status %d: %s", resp.StatusCode, body)
+	}
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+	if _, err := net.Dial("tcp", l.Addr().String()); err == nil {
+		t.Error("it still listens")
+	}
+}
