@@ -30,13 +30,15 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/mpcc/mpcc/internal/lockfile"
 )
 
 // Lab is one network. Labs of several processes live side by side without
 // meeting: each has its own id, and so its own namespace names.
 type Lab struct {
 	id    string
-	entry *os.File // the registry entry, locked while the owner lives
+	entry *lockfile.Lock // the registry entry, locked while the owner lives
 
 	hosts []*Host
 	links []*Link
@@ -51,15 +53,13 @@ type Lab struct {
 
 // New starts an empty lab, after sweeping away what dead ones left behind.
 func New() (*Lab, error) {
-	if _, err := Sweep(); err != nil {
-		return nil, err
+	_, err := Sweep()
+	if err != nil {
+		return nil, takesRoot(err)
 	}
 	id, entry, err := register()
-	if errors.Is(err, fs.ErrPermission) {
-		return nil, fmt.Errorf("lab: making network namespaces needs root: %w", err)
-	}
 	if err != nil {
-		return nil, fmt.Errorf("lab: %w", err)
+		return nil, takesRoot(fmt.Errorf("lab: %w", err))
 	}
 	l := &Lab{id: id, entry: entry}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
@@ -67,8 +67,13 @@ func New() (*Lab, error) {
 	return l, nil
 }
 
-// ID is the lab's short name, which all its namespaces carry.
-func (l *Lab) ID() string { return l.id }
+// takesRoot says so where that is what err means.
+func takesRoot(err error) error {
+	if errors.Is(err, fs.ErrPermission) {
+		return fmt.Errorf("lab: making network namespaces takes root: %w", fs.ErrPermission)
+	}
+	return err
+}
 
 // Close kills the commands still running in the lab, removes its namespaces
 // and with them every device, route and queue, and then its registry entry.
@@ -85,9 +90,10 @@ func (l *Lab) Close() error {
 	}
 	_, err := removeNamespaces(l.id)
 	if err == nil {
-		err = os.Remove(l.entry.Name())
+		err = l.entry.Remove()
+	} else {
+		err = errors.Join(err, l.entry.Unlock())
 	}
-	err = errors.Join(err, l.entry.Close())
 	l.entry = nil
 	if err != nil {
 		return fmt.Errorf("lab: close lab %s: %w", l.id, err)

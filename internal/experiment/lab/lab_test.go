@@ -15,6 +15,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -22,11 +23,16 @@ import (
 	"github.com/vishvananda/netns"
 
 	"github.com/mpcc/mpcc/internal/experiment/lab"
+	"github.com/mpcc/mpcc/test/nobody"
 )
 
 // buildThenWait makes this test program build a lab, print its id and wait to
 // be killed.
 const buildThenWait = "NETLAB_TEST_BUILD_THEN_WAIT"
+
+// The first thread of a process never ends: no test is to run on it, or none
+// could see what becomes of a command when its thread ends.
+func init() { runtime.LockOSThread() }
 
 func TestMain(m *testing.M) {
 	if os.Getenv(buildThenWait) == "" {
@@ -213,6 +219,11 @@ func TestSweepAfterKill(t *testing.T) {
 	}
 }
 
+// Whoever could lock a lab's entry could make it pass for one whose owner lives.
+func TestEntryIsNotForNobody(t *testing.T) {
+	nobody.CannotLock(t, "/run/mpcc/lab/"+newLab(t).ID())
+}
+
 // gone waits for a process to be dead.
 func gone(t *testing.T, pid int) {
 	t.Helper()
@@ -362,6 +373,43 @@ func TestCommand(t *testing.T) {
 	if !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
 		t.Errorf("a command outlived its lab: %v", err)
 	}
+}
+
+// A command lives on when the thread that started it ends: the kernel takes that
+// thread for its parent.
+func TestCommandOutlivesItsThread(t *testing.T) {
+	l := newLab(t)
+	cmd := addHost(t, l, "a").Command(t.Context(), "sleep", "1000")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	endIdleThreads()
+	time.Sleep(300 * time.Millisecond)
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	var exit *exec.ExitError
+	if err := cmd.Wait(); !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGTERM {
+		t.Errorf("it did not live until it was told to end: %v", err)
+	}
+}
+
+// endIdleThreads ends all threads of this process that no goroutine holds.
+func endIdleThreads() {
+	const threads = 64 // more than there are
+	var locked, ended sync.WaitGroup
+	locked.Add(threads)
+	all := make(chan struct{})
+	for range threads {
+		ended.Go(func() {
+			runtime.LockOSThread() // and never unlocked: the thread ends with this goroutine
+			locked.Done()
+			<-all
+		})
+	}
+	locked.Wait()
+	close(all)
+	ended.Wait()
 }
 
 func TestHas(t *testing.T) {

@@ -195,7 +195,7 @@ func (l *Lab) link(a, b *Host, o LinkOpts) (*Link, error) {
 	veth := &netlink.Veth{
 		LinkAttrs:     netlink.LinkAttrs{Name: link.ends[0].dev},
 		PeerName:      link.ends[1].dev,
-		PeerNamespace: netlink.NsFd(int(b.ns)),
+		PeerNamespace: netlink.NsFd(b.ns.Fd()),
 	}
 	switch err := a.nl.LinkAdd(veth); {
 	case errors.Is(err, unix.EOPNOTSUPP):

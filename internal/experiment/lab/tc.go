@@ -13,6 +13,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/mpcc/mpcc/internal/netns"
 )
 
 // tc gives the queues of s on dev: their kinds from the root on, and the tc
@@ -128,7 +130,7 @@ func Has(qdisc string) error {
 	if args == "" {
 		args = qdisc
 	}
-	return onOwnThread(func() error {
+	return netns.OnOwnThread(func() error {
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 			return fmt.Errorf("lab: make a network namespace: %w", err)
 		}
