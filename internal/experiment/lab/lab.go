@@ -26,7 +26,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"strings"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -99,21 +98,6 @@ func (l *Lab) Close() error {
 		return fmt.Errorf("lab: close lab %s: %w", l.id, err)
 	}
 	return nil
-}
-
-// Missing names what was asked of the links and this kernel cannot give, one
-// sentence for each direction of a link; it is empty when nothing is missing.
-func (l *Lab) Missing() []string {
-	var missing []string
-	for _, link := range l.links {
-		for _, e := range link.ends {
-			if lacks := e.shape.netemWords(); len(lacks) > 0 && l.netem() != nil {
-				missing = append(missing, fmt.Sprintf("%s → %s (%s): no %s, %v",
-					e.host.name, e.peer.host.name, e.dev, strings.Join(lacks, ", "), l.netem()))
-			}
-		}
-	}
-	return missing
 }
 
 // Together runs build and gives the links that it makes their queues at its

@@ -99,20 +99,8 @@ func (s Shape) queues() (n int) {
 	return n
 }
 
-// netemWords names the parts of s that only netem can do.
-func (s Shape) netemWords() []string {
-	var words []string
-	if s.Delay > 0 {
-		words = append(words, "delay")
-	}
-	if s.Jitter > 0 {
-		words = append(words, "jitter")
-	}
-	if s.Loss > 0 {
-		words = append(words, "loss")
-	}
-	return words
-}
+// needsNetem says whether s has parts that only netem can do.
+func (s Shape) needsNetem() bool { return s.Delay > 0 || s.Jitter > 0 || s.Loss > 0 }
 
 // Dir is a direction of a link.
 type Dir int
@@ -424,7 +412,7 @@ func (k *Link) end(h *Host) *end {
 
 // Set changes one direction of the link while traffic runs. Packets waiting in
 // the queue stay, except where a rate is first given or taken away. The parts
-// of s that need netem are left out on kernels without it: see Lab.Missing.
+// of s that need netem are left out on kernels without it: see Has.
 func (k *Link) Set(d Dir, s Shape) error {
 	e := k.ends[d]
 	if err := e.set(s); err != nil {

@@ -33,7 +33,7 @@ import (
 // packets alone, and RED has to be below what limits the rate: it takes a
 // moment in which it may not send for an idle one.
 func (s Shape) tc(dev string, netem bool) (kinds string, script []string) {
-	if s.Rate == 0 && !(netem && len(s.netemWords()) > 0) {
+	if s.Rate == 0 && !(netem && s.needsNetem()) {
 		return "", nil
 	}
 	handle, parent := queueHandle, "root"

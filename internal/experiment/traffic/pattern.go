@@ -69,7 +69,7 @@ func (f *Flow) move(ctx context.Context, conn *net.TCPConn, bytes uint64) error 
 // answered with a reset, so that the sender does not try for a minute to get rid
 // of what it has.
 func (f *Flow) hangUp(client *net.TCPConn) {
-	if _, served := f.Conns(); f.config.Upload && served != nil {
+	if _, served := f.conns(); f.config.Upload && served != nil {
 		served.Close()
 	}
 	client.Close()
@@ -77,17 +77,13 @@ func (f *Flow) hangUp(client *net.TCPConn) {
 
 // Files transfers files one after the other, each by a connection of its own.
 type Files struct {
-	Bytes uint64        // of one file
-	Count int           // 0: without end
-	Gap   time.Duration // mean pause between two, exponentially distributed
+	Bytes uint64 // of one file
+	Count int    // 0: without end
 }
 
-func (p Files) run(ctx context.Context, f *Flow, random *rand.Rand, ready func()) error {
+func (p Files) run(ctx context.Context, f *Flow, _ *rand.Rand, ready func()) error {
 	ready()
-	for i := 0; p.Count == 0 || i < p.Count; i++ {
-		if i > 0 && !sleep(ctx, time.Duration(random.ExpFloat64()*float64(p.Gap))) {
-			return nil
-		}
+	for i := 0; ctx.Err() == nil && (p.Count == 0 || i < p.Count); i++ {
 		if err := f.transfer(p.Bytes, func() error {
 			conn, err := f.dial(ctx, p.Bytes)
 			if err != nil {

@@ -112,28 +112,22 @@ func (f *Flow) Transfers() []Transfer {
 	return append([]Transfer(nil), f.transfers...)
 }
 
-// Conns are the client's and the server's end of the present connection; nil
+// conns are the client's and the server's end of the present connection; nil
 // where there is none, and with UDP.
-func (f *Flow) Conns() (client, server *net.TCPConn) {
+func (f *Flow) conns() (client, server *net.TCPConn) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.client, f.served
 }
 
-// Sender and receiver are the ends of the present connection by what they do.
-func (f *Flow) ends() (sender, receiver *net.TCPConn) {
-	client, server := f.Conns()
+// Sender is the sending end of the present connection, nil where conns has none.
+func (f *Flow) Sender() *net.TCPConn {
+	client, server := f.conns()
 	if f.config.Upload {
-		return client, server
+		return client
 	}
-	return server, client
+	return server
 }
-
-// Sender is the sending end of the present connection.
-func (f *Flow) Sender() *net.TCPConn { s, _ := f.ends(); return s }
-
-// Receiver is the receiving end of the present connection.
-func (f *Flow) Receiver() *net.TCPConn { _, r := f.ends(); return r }
 
 // Done is closed when the flow has ended, by Stop or because its pattern is
 // complete or an error ended it.
@@ -292,7 +286,7 @@ func (s *Server) Start(ctx context.Context, c Config) (*Flow, error) {
 		defer close(f.ended)
 		err := c.Pattern.run(ctx, f, rand.New(rand.NewPCG(c.Seed, 0)), func() { ready <- nil })
 		f.setActive(false)
-		if _, served := f.Conns(); served != nil {
+		if _, served := f.conns(); served != nil {
 			served.Close() // it may have content left that nobody takes
 		}
 		if ctx.Err() == nil && err != nil {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package lab
+// Package ss reads what ss says of the sockets in a lab: the kernel's word on what runs, which tests compare
+// with this project's own reading.
+package ss
 
 import (
 	"context"
@@ -11,11 +13,12 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/mpcc/mpcc/internal/experiment/lab"
 )
 
 // Socket is one connection as ss shows it: a TCP socket, which may be an MPTCP
-// subflow, or an MPTCP connection. Numbers that ss leaves out are 0. It is the
-// kernel's word on what runs, independent of this project's own reading.
+// subflow, or an MPTCP connection. Numbers that ss leaves out are 0.
 type Socket struct {
 	Proto         string // "tcp" or "mptcp"
 	State         string // "ESTAB", "LISTEN", …
@@ -40,18 +43,18 @@ type Socket struct {
 	Fields map[string]string
 }
 
-// Sockets lists the host's TCP sockets and MPTCP connections, except those
+// Sockets returns a host's TCP sockets and MPTCP connections, except those
 // that only listen.
-func (h *Host) Sockets(ctx context.Context) ([]Socket, error) {
+func Sockets(ctx context.Context, h *lab.Host) ([]Socket, error) {
 	out, err := h.Command(ctx, "ss", "-tiMnH").CombinedOutput()
 	if err != nil {
-		return nil, fmt.Errorf("lab: %s: %w", h.name, toolError("ss", "-tiMnH", out, err))
+		return nil, fmt.Errorf("%s: ss: %w: %s", h.Name(), err, out)
 	}
-	return ParseSS(string(out))
+	return parse(string(out))
 }
 
-// ParseSS reads what "ss -tiMnH" or, with TCP alone, "ss -tinH" prints.
-func ParseSS(text string) ([]Socket, error) {
+// parse reads what "ss -tiMnH" or, with TCP alone, "ss -tinH" prints.
+func parse(text string) ([]Socket, error) {
 	var sockets []Socket
 	for line := range strings.Lines(text) {
 		words := strings.Fields(line)
@@ -69,7 +72,7 @@ func ParseSS(text string) ([]Socket, error) {
 			err = sockets[len(sockets)-1].parseDetails(words)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("lab: ss printed %q: %w", strings.TrimSpace(line), err)
+			return nil, fmt.Errorf("ss printed %q: %w", strings.TrimSpace(line), err)
 		}
 	}
 	return sockets, nil
