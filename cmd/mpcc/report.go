@@ -3,6 +3,8 @@
 package main
 
 import (
+	"fmt"
+
 	"github.com/spf13/cobra"
 
 	"github.com/mpcc/mpcc/internal/experiment/report"
@@ -30,18 +32,24 @@ One DIR has its report.html and plots drawn again, unless --html or -j says wher
 			if err != nil {
 				return err
 			}
-			if html != "" {
-				err = r.SaveHTML(html)
-			} else if len(folders) == 1 && !asJSON {
-				err = r.Save(folders[0])
+			if asJSON {
+				err = writeJSON(c.OutOrStdout(), r)
+			} else {
+				err = r.Text(c.OutOrStdout())
 			}
 			if err != nil {
 				return err
 			}
-			if asJSON {
-				return writeJSON(c.OutOrStdout(), r)
+			if html != "" {
+				return r.SaveHTML(html)
 			}
-			return r.Text(c.OutOrStdout())
+			if len(folders) > 1 || asJSON {
+				return nil
+			}
+			if err := r.Save(folders[0]); err != nil { // it may be somebody else's, or read-only
+				fmt.Fprintln(c.ErrOrStderr(), "mpcc: the page and the plots are not drawn again:", err)
+			}
+			return nil
 		},
 	}
 	c.Flags().StringVar(&html, "html", "", "write one self-contained page to `FILE`")

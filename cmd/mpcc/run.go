@@ -26,6 +26,7 @@ import (
 	experiment "github.com/mpcc/mpcc/internal/experiment/run"
 	"github.com/mpcc/mpcc/internal/experiment/scenario"
 	"github.com/mpcc/mpcc/internal/kmod"
+	"github.com/mpcc/mpcc/internal/lockfile"
 	"github.com/mpcc/mpcc/internal/vm"
 	"github.com/mpcc/mpcc/loader"
 )
@@ -52,15 +53,15 @@ in a virtual machine with a stock Debian kernel.`,
 		},
 		ValidArgsFunction: completeScenarios,
 		RunE: func(c *cobra.Command, names []string) error {
+			ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+			defer stop()
 			switch {
 			case list:
 				return listScenarios(c.OutOrStdout())
 			case clean:
-				return cleanRuns(c.OutOrStdout())
+				return cleanRuns(ctx, c.OutOrStdout())
 			}
 			r.name = names[0]
-			ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-			defer stop()
 			if r.kernel != "" {
 				return r.runInVM(ctx, c)
 			}
@@ -109,14 +110,14 @@ func (r *runner) run(ctx context.Context, c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	defer folder.RemoveEmpty()
+	defer folder.Close()
 	r.options.Tool, r.options.Machine = version, os.Getenv(vm.MachineVariable)
 	tell, done := showProgress(string(file.Name))
 	r.options.Progress = tell
 	complete, err := experiment.All(ctx, file, folder, r.options)
 	done()
 	if errors.Is(err, context.Canceled) {
-		err = errors.New("interrupted: what the run had made is removed")
+		err = interrupted(err, "what the run had made is removed")
 	}
 	if err != nil && complete != nil {
 		return fmt.Errorf("%w; mpcc report %s shows the %d complete before", err, r.out, len(complete.Runs))
@@ -128,14 +129,23 @@ func (r *runner) run(ctx context.Context, c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	if err := shown.Save(r.out); err != nil {
+	if err := shown.Text(c.OutOrStdout()); err != nil {
 		return err
 	}
-	if err := shown.Text(c.OutOrStdout()); err != nil {
+	if err := shown.Save(r.out); err != nil {
 		return err
 	}
 	fmt.Fprintf(c.OutOrStdout(), "\nresults in %s\n", r.out)
 	return nil
+}
+
+// interrupted is the error of a run that a signal ended: whom it was waiting for, or else what became of it.
+func interrupted(err error, end string) error {
+	var held *lockfile.HeldError
+	if errors.As(err, &held) {
+		return fmt.Errorf("interrupted: %w", held)
+	}
+	return errors.New("interrupted: " + end)
 }
 
 // Where the virtual machine has this program and the scenario.
@@ -151,7 +161,7 @@ func (r *runner) runInVM(ctx context.Context, c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	defer folder.RemoveEmpty()
+	defer folder.Close()
 	text, err := os.CreateTemp("", "mpcc-*.yaml")
 	if err != nil {
 		return err
@@ -186,7 +196,7 @@ func (r *runner) runInVM(ctx context.Context, c *cobra.Command) error {
 	done()
 	switch {
 	case ctx.Err() != nil:
-		return errors.New("interrupted: the virtual machine is stopped")
+		return interrupted(err, "the virtual machine is stopped")
 	case err != nil:
 		return err
 	case ended.Status == exitUnsupported:
@@ -247,10 +257,13 @@ func listScenarios(w io.Writer) error {
 	return t.Flush()
 }
 
-func cleanRuns(w io.Writer) error {
-	removed, err := experiment.Clean()
+func cleanRuns(ctx context.Context, w io.Writer) error {
+	removed, err := experiment.Clean(ctx)
 	for _, name := range removed {
 		fmt.Fprintf(w, "removed namespace %s\n", name)
+	}
+	if errors.Is(err, context.Canceled) {
+		return interrupted(err, "some of it may be left")
 	}
 	return err
 }

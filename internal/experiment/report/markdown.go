@@ -40,7 +40,7 @@ func (e *Experiment) Markdown(remarks string, image func(plot int) string) strin
 		if p.Source != "" {
 			source = " (as " + p.Source + ")"
 		}
-		fmt.Fprintf(&out, "\n**%s**%s\n\n![%s](%s)\n", p.Title, source, strings.NewReplacer("[", "(", "]", ")").Replace(p.Describe()), image(i))
+		fmt.Fprintf(&out, "\n**%s**%s\n\n![%s](%s)\n", p.Title, source, strings.NewReplacer("[", "(", "]", ")").Replace(p.describe()), image(i))
 	}
 	out.WriteString(e.RunTable().markdown())
 	return out.String()

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -298,7 +297,7 @@ func (s *source) trace(f result.Figure, run *result.Run) (Plot, error) {
 	lines := map[key][]Datum{}
 	names := map[key]string{}
 	before := map[key]result.Sample{}
-	err := result.ReadSamples(filepath.Join(s.folder, run.Samples), func(sample result.Sample) {
+	err := run.ReadSamples(func(sample result.Sample) {
 		if sample.User != 0 || f.Of != "" && f.Of != sample.Class {
 			return
 		}

@@ -7,7 +7,6 @@ package report
 import (
 	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -18,13 +17,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mpcc/mpcc/internal/atomicfile"
 	"github.com/mpcc/mpcc/internal/experiment/result"
 )
 
-// Format and Version mark a Report's JSON.
+// What marks a Report's JSON.
 const (
-	Format  = "mpcc report"
-	Version = 1
+	format  = "mpcc report"
+	version = 1
 )
 
 // Report is what several run folders show.
@@ -96,7 +96,7 @@ func Load(folders ...string) (*Report, error) { return gather(folders, false) }
 func Join(folders ...string) (*Report, error) { return gather(folders, true) }
 
 func gather(folders []string, join bool) (*Report, error) {
-	report := &Report{Format: Format, Version: Version, Experiments: []Experiment{}}
+	report := &Report{Format: format, Version: version, Experiments: []Experiment{}}
 	var groups []*group
 	for _, folder := range folders {
 		r, err := result.Read(folder)
@@ -134,9 +134,9 @@ func Read(path string) (*Report, error) {
 	if err := json.Unmarshal(text, &r); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	if r.Format != Format || r.Version != Version {
+	if r.Format != format || r.Version != version {
 		return nil, fmt.Errorf("%s: its format is %q version %d, not %q version %d: write it again with mpcc report -j",
-			path, r.Format, r.Version, Format, Version)
+			path, r.Format, r.Version, format, version)
 	}
 	return &r, nil
 }
@@ -149,7 +149,7 @@ type group struct {
 
 type source struct {
 	*result.Result
-	folder string // "" when joined: its samples have whole paths
+	folder string // "" when joined
 	label  string
 	fixed  result.Point // axes that have one value in this source, and another in others
 }
@@ -179,9 +179,6 @@ func (g *group) join() error {
 			seen[key] = s.folder
 			run.Repeat = repeats[point]
 			repeats[point]++
-			if run.Samples != "" {
-				run.Samples = filepath.Join(s.folder, run.Samples)
-			}
 			whole.Runs = append(whole.Runs, run)
 		}
 	}
@@ -473,25 +470,41 @@ func (g *group) refer(row *Row) {
 	}
 }
 
-// Save writes report.html and the plots, as SVG, into a folder.
+// Save writes report.html and the plots, as SVG, into a run folder, and nothing outside it.
 func (r *Report) Save(folder string) error {
-	errs := []error{r.SaveHTML(filepath.Join(folder, "report.html"))}
+	root, err := os.OpenRoot(folder)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	page, err := r.page()
+	if err != nil {
+		return err
+	}
+	if err := atomicfile.WriteIn(root, "report.html", page, 0o644); err != nil {
+		return err
+	}
 	for _, e := range r.Experiments {
 		for i := range e.Plots {
 			svg, err := e.Plots[i].SVG()
-			errs = append(errs, err, result.WriteFile(filepath.Join(folder, e.Plots[i].File(i)), svg))
+			if err != nil {
+				return err
+			}
+			if err := atomicfile.WriteIn(root, e.Plots[i].File(i), svg, 0o644); err != nil {
+				return err
+			}
 		}
 	}
-	return errors.Join(errs...)
+	return nil
 }
 
 // SaveHTML writes the page to a file.
 func (r *Report) SaveHTML(path string) error {
-	page, err := r.HTML()
+	page, err := r.page()
 	if err != nil {
 		return err
 	}
-	return result.WriteFile(path, page)
+	return atomicfile.Write(path, page, 0o644)
 }
 
 // File names a plot's file after its place and title.

@@ -96,7 +96,7 @@ func TestScenariosAreReported(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := r.HTML(); err != nil {
+			if _, err := r.page(); err != nil {
 				t.Error(err)
 			}
 			file, err := scenario.Load(name)

@@ -137,12 +137,12 @@ func (p *Plot) finish(svg, style string) ([]byte, error) {
 	fmt.Fprintf(&out, `<svg xmlns="http://www.w3.org/2000/svg" width="%[1]d" height="%[2]d" viewBox="0 0 %[1]d %[2]d" role="img">
 <title>%[3]s</title>
 <desc>%[4]s</desc>
-%[5]s%[6]s`, plotWidth, plotHeight, html.EscapeString(p.Title), html.EscapeString(p.Describe()), style, strings.TrimLeft(body, "\n"))
+%[5]s%[6]s`, plotWidth, plotHeight, html.EscapeString(p.Title), html.EscapeString(p.describe()), style, strings.TrimLeft(body, "\n"))
 	return out.Bytes(), nil
 }
 
-// Describe says in words what the plot shows.
-func (p *Plot) Describe() string {
+// describe says in words what the plot shows.
+func (p *Plot) describe() string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "%s over %s.", p.Y, p.X)
 	for _, s := range p.Series {

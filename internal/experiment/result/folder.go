@@ -7,10 +7,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mpcc/mpcc/internal/atomicfile"
 )
 
 // File is the name of the results in a run folder.
@@ -18,8 +23,11 @@ const File = "results.json"
 
 const samplesFolder = "samples"
 
-// Folder is a run folder that is being written.
-type Folder struct{ Path string }
+// Folder is a run folder that is being written. Nothing is written outside it, whatever lies in it already.
+type Folder struct {
+	Path string
+	root *os.Root
+}
 
 // Create makes the folder, with those above it. A folder that holds results is left alone.
 func Create(path string) (*Folder, error) {
@@ -31,16 +39,31 @@ func Create(path string) (*Folder, error) {
 	if err := os.MkdirAll(path, 0o755); err != nil {
 		return nil, err
 	}
-	return &Folder{path}, nil
+	root, err := os.OpenRoot(path)
+	if err != nil {
+		return nil, err
+	}
+	return &Folder{path, root}, nil
+}
+
+// Close ends the writing, and removes the folder if nothing has come into it.
+func (f *Folder) Close() error {
+	_ = f.root.Remove(samplesFolder) // these two fail if there is something in it
+	_ = os.Remove(f.Path)
+	return f.root.Close()
 }
 
 // Samples opens the CSV of a run and names it in the run. index is the run's place in Result.Runs.
 func (f *Folder) Samples(run *Run, index int) (*SampleWriter, error) {
-	if err := os.MkdirAll(filepath.Join(f.Path, samplesFolder), 0o755); err != nil {
+	if err := f.root.MkdirAll(samplesFolder, 0o755); err != nil {
 		return nil, err
 	}
 	run.Samples = filepath.Join(samplesFolder, fmt.Sprintf("%04d.csv", index))
-	return newSampleWriter(filepath.Join(f.Path, run.Samples))
+	file, err := f.root.Create(run.Samples)
+	if err != nil {
+		return nil, err
+	}
+	return newSampleWriter(file)
 }
 
 // Drop removes the samples of a run that failed.
@@ -48,20 +71,13 @@ func (f *Folder) Drop(run *Run) error {
 	if run.Samples == "" {
 		return nil
 	}
-	return os.Remove(filepath.Join(f.Path, run.Samples))
-}
-
-// RemoveEmpty removes the folder if nothing has come into it.
-func (f *Folder) RemoveEmpty() {
-	for _, folder := range []string{filepath.Join(f.Path, samplesFolder), f.Path} {
-		_ = os.Remove(folder) // fails if there is something in it
-	}
+	return f.root.Remove(run.Samples)
 }
 
 // Write writes results.json; until it is whole there is none, so a run that was killed leaves no half of it.
-// It sets Format and Version, and fills in each user's goodput and each run's measures.
+// It sets the format and its version, and fills in each user's goodput and each run's measures.
 func (f *Folder) Write(r *Result) error {
-	r.Format, r.Version = Format, Version
+	r.Format, r.Version = format, version
 	var text bytes.Buffer
 	enc := json.NewEncoder(&text)
 	enc.SetIndent("", " ")
@@ -69,7 +85,7 @@ func (f *Folder) Write(r *Result) error {
 	if err := enc.Encode(r.whole()); err != nil {
 		return fmt.Errorf("%s: %w", File, err)
 	}
-	return WriteFile(filepath.Join(f.Path, File), text.Bytes())
+	return atomicfile.WriteIn(f.root, File, text.Bytes(), 0o644)
 }
 
 // whole is r with what is filled in, and its empty lists as lists, not nulls.
@@ -114,31 +130,10 @@ func list[T any](s *[]T) {
 	}
 }
 
-// WriteFile replaces a file in one step.
-func WriteFile(path string, text []byte) (err error) {
-	t, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			t.Close()
-			os.Remove(t.Name())
-		}
-	}()
-	if _, err := t.Write(text); err != nil {
-		return err
-	}
-	if err := errors.Join(t.Chmod(0o644), t.Sync(), t.Close()); err != nil {
-		return err
-	}
-	return os.Rename(t.Name(), path)
-}
-
-// Read reads a run folder's results.json.
+// Read reads a run folder's results.json. Neither that nor anything it names leads out of the folder.
 func Read(folder string) (*Result, error) {
 	path := filepath.Join(folder, File)
-	text, err := os.ReadFile(path)
+	file, err := open(folder, File)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		if _, err := os.Stat(folder); err != nil {
@@ -146,6 +141,11 @@ func Read(folder string) (*Result, error) {
 		}
 		return nil, fmt.Errorf("%s has no %s: name a folder of mpcc run that came to its end", folder, File)
 	case err != nil:
+		return nil, err
+	}
+	defer file.Close()
+	text, err := io.ReadAll(file)
+	if err != nil {
 		return nil, err
 	}
 	var r Result
@@ -157,11 +157,35 @@ func Read(folder string) (*Result, error) {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	switch {
-	case r.Format != Format:
-		return nil, fmt.Errorf("%s is not of mpcc run: its format is %q, not %q", path, r.Format, Format)
-	case r.Version != Version:
+	case r.Format != format:
+		return nil, fmt.Errorf("%s is not of mpcc run: its format is %q, not %q", path, r.Format, format)
+	case r.Version != version:
 		return nil, fmt.Errorf("%s has version %d; this mpcc reads version %d: read it with the mpcc that wrote it, %s",
-			path, r.Version, Version, r.Tool)
+			path, r.Version, version, r.Tool)
+	}
+	for i := range r.Runs {
+		r.Runs[i].folder = folder
 	}
 	return &r, nil
+}
+
+// open opens a file of a run folder, which may be anybody's: mpcc reads it as root.
+func open(folder, name string) (*os.File, error) {
+	root, err := os.OpenRoot(folder)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	file, err := root.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0) // a pipe would be waited for
+	var failed *fs.PathError
+	if errors.As(err, &failed) {
+		return nil, fmt.Errorf("%s: %s: %w", folder, name, failed.Err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if st, err := file.Stat(); err != nil || !st.Mode().IsRegular() {
+		return nil, errors.Join(fmt.Errorf("%s: %s is not a file", folder, name), file.Close())
+	}
+	return file, nil
 }

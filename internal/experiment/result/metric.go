@@ -146,8 +146,8 @@ func (p Point) Agrees(part Point) bool {
 	return true
 }
 
-// Jain is the fairness index (Σx)²/(n·Σx²), 1/n to 1; 1 for nothing, and where all are 0.
-func Jain(x []float64) float64 {
+// jain is the fairness index (Σx)²/(n·Σx²), 1/n to 1; 1 for nothing, and where all are 0.
+func jain(x []float64) float64 {
 	sum, squares := 0.0, 0.0
 	for _, v := range x {
 		sum += v
@@ -261,7 +261,7 @@ func fairness(r *Run, class string) []float64 {
 	if len(rates) == 0 {
 		return nil
 	}
-	return []float64{Jain(rates)}
+	return []float64{jain(rates)}
 }
 
 // passed counts what came to the queue.

@@ -6,11 +6,11 @@ package result
 
 import "time"
 
-// Version is that of results.json. A reader refuses any other.
-const Version = 1
-
-// Format tells results.json from other JSON.
-const Format = "mpcc results"
+// What marks results.json. A reader refuses any other.
+const (
+	format  = "mpcc results"
+	version = 1
+)
 
 // Result is results.json. Units are in the keys; a null was not measured.
 type Result struct {
@@ -60,6 +60,8 @@ type Run struct {
 	Samples  string    `json:"samples"` // CSV in the folder, "" without samples
 	Warnings []string  `json:"warnings"`
 	Measures []Measure `json:"measures"` // the metrics of classes and zones; Folder.Write fills them in
+
+	folder string // that Read found it in
 }
 
 // Measure is one metric of a run.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 )
@@ -38,11 +39,7 @@ type SampleWriter struct {
 	csv  *csv.Writer
 }
 
-func newSampleWriter(path string) (*SampleWriter, error) {
-	file, err := os.Create(path)
-	if err != nil {
-		return nil, err
-	}
+func newSampleWriter(file *os.File) (*SampleWriter, error) {
 	w := &SampleWriter{file, csv.NewWriter(file)}
 	return w, w.csv.Write(sampleColumns)
 }
@@ -66,13 +63,14 @@ func (w *SampleWriter) Close() error {
 	return errors.Join(w.csv.Error(), w.file.Close())
 }
 
-// ReadSamples calls each with the samples of a CSV, in their order.
-func ReadSamples(path string, each func(Sample)) error {
-	file, err := os.Open(path)
+// ReadSamples calls each with the run's samples, in their order. The run is one that Read returned.
+func (r *Run) ReadSamples(each func(Sample)) error {
+	file, err := open(r.folder, r.Samples)
 	if err != nil {
 		return err
 	}
 	defer file.Close()
+	path := filepath.Join(r.folder, r.Samples)
 	in := csv.NewReader(file)
 	in.ReuseRecord = true
 	header, err := in.Read()

@@ -56,11 +56,11 @@ const tries = 3
 // the folder then; nil where there was none.
 func All(ctx context.Context, file *scenario.File, folder *result.Folder, o Options) (r *result.Result, err error) {
 	runs := o.runs(file)
-	algorithms, err := load(runs)
+	algorithms, err := load(ctx, runs)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, algorithms.release()) }()
+	defer func() { err = errors.Join(err, algorithms.release(ctx)) }()
 
 	r = &result.Result{
 		Tool: o.Tool, Kernel: loader.Release(), Machine: o.Machine, Started: time.Now().UTC(), Seed: cmp.Or(o.Seed, file.Seed), Quick: o.Quick,
@@ -151,7 +151,7 @@ func (p *progress) say(doing string) {
 
 // load loads the algorithms of all runs; what is not in the catalog must be the
 // kernel's own.
-func load(runs []scenario.Run) (*algorithms, error) {
+func load(ctx context.Context, runs []scenario.Run) (*algorithms, error) {
 	var entries []catalog.Entry
 	for _, one := range runs {
 		for _, u := range one.Scenario.Users {
@@ -173,16 +173,16 @@ func load(runs []scenario.Run) (*algorithms, error) {
 			}
 		}
 	}
-	return acquire(entries)
+	return acquire(ctx, entries)
 }
 
-// Clean removes what killed runs have left, and names their namespaces.
-func Clean() ([]string, error) {
-	removed, err := lab.Sweep()
+// Clean removes what killed runs have left, and returns the names of their namespaces.
+func Clean(ctx context.Context) (removed []string, err error) {
+	removed, err = lab.Sweep()
 	if err != nil {
 		return removed, err
 	}
-	unlock, err := lockState()
+	unlock, err := lockState(ctx)
 	if err != nil {
 		return removed, err
 	}
