@@ -3,9 +3,7 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -17,9 +15,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"github.com/mpcc/mpcc/internal/experiment/report"
 	"github.com/mpcc/mpcc/internal/experiment/result"
@@ -112,10 +108,10 @@ func (r *runner) run(ctx context.Context, c *cobra.Command) error {
 	}
 	defer folder.Close()
 	r.options.Tool, r.options.Machine = version, os.Getenv(vm.MachineVariable)
-	tell, done := showProgress(string(file.Name))
-	r.options.Progress = tell
+	p := showProgress(string(file.Name), os.Stderr, false)
+	r.options.Progress = p.tell
 	complete, err := experiment.All(ctx, file, folder, r.options)
-	done()
+	p.done()
 	if errors.Is(err, context.Canceled) {
 		err = interrupted(err, "what the run had made is removed")
 	}
@@ -157,6 +153,10 @@ const (
 
 // runInVM runs the same in a virtual machine and brings its results here.
 func (r *runner) runInVM(ctx context.Context, c *cobra.Command) error {
+	kernel, err := vm.Find(r.kernel)
+	if err != nil {
+		return err
+	}
 	file, folder, err := r.open()
 	if err != nil {
 		return err
@@ -167,33 +167,22 @@ func (r *runner) runInVM(ctx context.Context, c *cobra.Command) error {
 		return err
 	}
 	defer os.Remove(text.Name())
-	if _, err := text.WriteString(file.YAML()); err != nil {
-		return err
-	}
-	if err := text.Close(); err != nil {
+	_, err = text.WriteString(file.YAML())
+	if err := errors.Join(err, text.Close()); err != nil {
 		return err
 	}
 	program, err := os.Executable()
 	if err != nil {
 		return err
 	}
-	command := []string{guestProgram, "run", guestScenario, "--out", guestResults,
-		"--repeats", fmt.Sprint(r.options.Repeats), "--seed", fmt.Sprint(r.options.Seed)}
-	if r.options.Quick {
-		command = append(command, "--quick")
-	}
-	if slices.ContainsFunc(file.Runs(r.options.Quick), schedules) {
-		// The module gives stock kernels the type of BPF packet schedulers.
-		command = append([]string{"sh", "-c", `modprobe ` + kmod.Name + ` && exec "$@"`, "sh"}, command...)
-	}
-	tell, done := showProgress(string(file.Name))
+	p := showProgress(string(file.Name), os.Stderr, true)
 	ended, err := vm.Run(ctx, vm.Spec{
-		Kernel: r.kernel, Cmd: command, ResultsDir: folder.Path, OwnTime: true,
-		Stdout: &progressReader{out: c.OutOrStdout(), tell: tell},
+		Kernel: kernel, Cmd: r.guestCommand(file), ResultsDir: folder.Path, OwnTime: true, Stage: p.stage,
+		Stdout: &progressReader{out: c.OutOrStdout(), tell: p.tell},
 		Env:    map[string]string{tellProgress: "1"},
 		Files:  map[string]string{guestProgram: program, guestScenario: text.Name()},
 	})
-	done()
+	p.done()
 	switch {
 	case ctx.Err() != nil:
 		return interrupted(err, "the virtual machine is stopped")
@@ -206,6 +195,20 @@ func (r *runner) runInVM(ctx context.Context, c *cobra.Command) error {
 	}
 	fmt.Fprintf(c.OutOrStdout(), "outside the virtual machine in %s\n", folder.Path)
 	return nil
+}
+
+// guestCommand is what runs in the virtual machine.
+func (r *runner) guestCommand(file *scenario.File) []string {
+	command := []string{guestProgram, "run", guestScenario, "--out", guestResults,
+		"--repeats", fmt.Sprint(r.options.Repeats), "--seed", fmt.Sprint(r.options.Seed)}
+	if r.options.Quick {
+		command = append(command, "--quick")
+	}
+	if slices.ContainsFunc(file.Runs(r.options.Quick), schedules) {
+		// The module gives stock kernels the type of BPF packet schedulers.
+		command = append([]string{"sh", "-c", `modprobe ` + kmod.Name + ` && exec "$@"`, "sh"}, command...)
+	}
+	return command
 }
 
 // schedules says whether any user of a run has a packet scheduler.
@@ -266,65 +269,4 @@ func cleanRuns(ctx context.Context, w io.Writer) error {
 		return interrupted(err, "some of it may be left")
 	}
 	return err
-}
-
-// showProgress shows how far the runs are, on a terminal.
-func showProgress(name string) (tell func(experiment.Progress), done func()) {
-	if os.Getenv(tellProgress) != "" {
-		return writeProgress, func() {}
-	}
-	if !term.IsTerminal(int(os.Stderr.Fd())) {
-		return nil, func() {}
-	}
-	bar := progressbar.NewOptions(1, progressbar.OptionSetWriter(os.Stderr), progressbar.OptionSetWidth(30),
-		progressbar.OptionSetPredictTime(true), progressbar.OptionClearOnFinish(), progressbar.OptionFullWidth())
-	tell = func(p experiment.Progress) {
-		bar.ChangeMax(max(1, int(p.All.Seconds())))
-		bar.Describe(fmt.Sprintf("%s %d/%d %s", name, p.Run+1, p.Runs, p.Doing))
-		_ = bar.Set(min(int(p.Done.Seconds()), int(p.All.Seconds())-1))
-	}
-	return tell, func() { _ = bar.Clear() }
-}
-
-// In a virtual machine progress goes among the output, as lines that begin with
-// progressMark, when the variable tellProgress is set.
-const (
-	tellProgress = "MPCC_TELL_PROGRESS"
-	progressMark = "\x1e"
-)
-
-func writeProgress(p experiment.Progress) {
-	if line, err := json.Marshal(p); err == nil {
-		fmt.Printf("%s%s\n", progressMark, line)
-	}
-}
-
-// progressReader takes the progress out of a virtual machine's output.
-type progressReader struct {
-	out  io.Writer
-	tell func(experiment.Progress) // may be nil
-	line []byte                    // not yet complete
-}
-
-func (r *progressReader) Write(p []byte) (int, error) {
-	r.line = append(r.line, p...)
-	for {
-		end := bytes.IndexByte(r.line, '\n')
-		if end < 0 {
-			return len(p), nil
-		}
-		line := r.line[:end+1]
-		r.line = r.line[end+1:]
-		text, marked := bytes.CutPrefix(line, []byte(progressMark))
-		if !marked {
-			if _, err := r.out.Write(line); err != nil {
-				return 0, err
-			}
-			continue
-		}
-		var progress experiment.Progress
-		if err := json.Unmarshal(text, &progress); err == nil && r.tell != nil {
-			r.tell(progress)
-		}
-	}
 }

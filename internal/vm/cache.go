@@ -8,12 +8,16 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
+
+	"github.com/mpcc/mpcc/internal/lockfile"
 )
 
 // cache is the folder that holds what is fetched or built once: kernels, the
@@ -21,13 +25,21 @@ import (
 //
 //	lock        taken by whoever changes the cache
 //	ENTRY/      one per kernel, root file system, …; whole or absent
-//	tmp/        work in progress, one folder a process, locked while it lives
+//	work/       work in progress, one folder a process, whose lock it holds while it lives
 //	console-*   the console of the last run of each kernel
-type cache struct{ dir string }
+type cache struct {
+	dir string
+	say func(stage string)
+}
+
+const workFolder = "work"
 
 // openCache finds the cache: a clone of mpcc around the working folder has its
 // own (git ignores it), elsewhere the user has one.
-func openCache() (cache, error) {
+func openCache(say func(stage string)) (cache, error) {
+	if say == nil {
+		say = func(string) {}
+	}
 	root, err := Clone()
 	if err != nil {
 		return cache{}, err
@@ -40,8 +52,8 @@ func openCache() (cache, error) {
 		}
 		dir = filepath.Join(user, "mpcc", "vm")
 	}
-	c := cache{dir}
-	return c, os.MkdirAll(c.path("tmp"), 0o755)
+	c := cache{dir, say}
+	return c, os.MkdirAll(c.path(workFolder), 0o755)
 }
 
 // cloneModule is what the go.mod of a clone begins with.
@@ -66,79 +78,60 @@ func Clone() (string, error) {
 	}
 }
 
-// Scratch makes a temporary folder. One whose owner was killed goes with the next.
-func Scratch() (dir string, remove func(), err error) {
-	c, err := openCache()
-	if err != nil {
-		return "", nil, err
-	}
-	unlock, err := c.lock()
-	if err != nil {
-		return "", nil, err
-	}
-	defer unlock()
-	return c.scratch()
-}
-
 func (c cache) path(name string) string { return filepath.Join(c.dir, name) }
 
-// lock waits until no other process changes the cache.
-func (c cache) lock() (unlock func(), err error) {
-	f, err := os.OpenFile(c.path("lock"), os.O_CREATE|os.O_RDWR, 0o644)
+// lock waits until no other process changes the cache, or ctx ends.
+func (c cache) lock(ctx context.Context) (unlock func(), err error) {
+	l, err := lockfile.Try(c.path("lock"))
+	var held *lockfile.HeldError
+	if errors.As(err, &held) {
+		c.say(fmt.Sprintf("waiting: %v", held))
+	}
+	if err != nil {
+		l, err = lockfile.Take(ctx, c.path("lock"))
+	}
 	if err != nil {
 		return nil, err
 	}
-	if err := flock(f, syscall.LOCK_EX); err != nil {
-		f.Close()
-		return nil, fmt.Errorf("lock %s: %w", f.Name(), err)
-	}
-	return func() { f.Close() }, nil
-}
-
-// flock is flock(2), repeated when a signal of the Go runtime cuts it short.
-func flock(f *os.File, how int) error {
-	for {
-		err := syscall.Flock(int(f.Fd()), how)
-		if !errors.Is(err, syscall.EINTR) {
-			return err
-		}
-	}
+	return func() { _ = l.Unlock() }, nil
 }
 
 // scratch makes a temporary folder and sweeps away those whose owners were
 // killed. Call it with the cache locked.
 func (c cache) scratch() (dir string, remove func(), err error) {
-	old, err := os.ReadDir(c.path("tmp"))
+	old, err := os.ReadDir(c.path(workFolder))
 	if err != nil {
 		return "", nil, err
 	}
 	for _, e := range old {
-		dir := c.path(filepath.Join("tmp", e.Name()))
-		f, err := os.Open(dir)
-		if err != nil {
-			continue // its owner is just removing it
-		}
-		if flock(f, syscall.LOCK_EX|syscall.LOCK_NB) == nil {
-			err = os.RemoveAll(dir)
-		}
-		f.Close()
-		if err != nil {
+		if err := sweep(c.path(filepath.Join(workFolder, e.Name()))); err != nil {
 			return "", nil, err
 		}
 	}
+	dir, err = os.MkdirTemp(c.path(workFolder), "")
+	if err != nil {
+		return "", nil, err
+	}
+	l, err := lockfile.Make(filepath.Join(dir, "lock"))
+	if err != nil {
+		return "", nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	return dir, func() { _ = errors.Join(os.RemoveAll(dir), l.Unlock()) }, nil
+}
 
-	dir, err = os.MkdirTemp(c.path("tmp"), "")
-	if err != nil {
-		return "", nil, err
+// sweep removes a temporary folder unless its owner lives.
+func sweep(dir string) error {
+	l, err := lockfile.Try(filepath.Join(dir, "lock"))
+	var alive *lockfile.HeldError
+	switch {
+	case errors.As(err, &alive):
+		return nil
+	case err == nil:
+		defer l.Unlock()
+	case !errors.Is(err, fs.ErrNotExist): // it was killed before it had a lock, or while it removed all
+		return err
 	}
-	f, err := os.Open(dir)
-	if err != nil {
-		return "", nil, err
-	}
-	if err := flock(f, syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		return "", nil, fmt.Errorf("lock %s: %w", dir, err)
-	}
-	return dir, func() { os.RemoveAll(dir); f.Close() }, nil
+	return os.RemoveAll(dir)
 }
 
 // entry returns the folder called name. When it is absent, was built to
@@ -195,11 +188,32 @@ func command(ctx context.Context, name string, arg ...string) *exec.Cmd {
 }
 
 // output runs a command and returns what it prints; its complaint is in the error.
-func output(cmd *exec.Cmd) (string, error) {
+func output(cmd *exec.Cmd) (text string, err error) {
+	err = stream(cmd, func(r io.Reader) error {
+		printed, err := io.ReadAll(r)
+		text = string(printed)
+		return err
+	})
+	return text, err
+}
+
+// stream runs a command and has read read what it prints; its complaint is in the error.
+func stream(cmd *exec.Cmd, read func(io.Reader) error) error {
+	// To the kernel the command's parent is this thread, not the process: it is killed when the thread ends.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	var complaint bytes.Buffer
 	cmd.Stderr = &complaint
-	out, err := cmd.Output()
-	return string(out), explain(cmd, err, complaint.String())
+	printed, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return explain(cmd, err, "")
+	}
+	err = read(printed)
+	printed.Close() // lets the command end if it was not read to its end
+	return errors.Join(err, explain(cmd, cmd.Wait(), complaint.String()))
 }
 
 // explain says which command failed, why, and how to get one that is missing.

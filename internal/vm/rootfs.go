@@ -4,10 +4,10 @@ package vm
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -39,6 +39,7 @@ func (c cache) rootfs(ctx context.Context, refresh bool) (string, error) {
 func (c cache) debian(ctx context.Context, name string, suites, packages []string, refresh bool) (string, error) {
 	recipe := fmt.Sprintf("2 %q %q %q", suites, packages, droppedPaths)
 	return c.entry(name, recipe, refresh, func(dir string) error {
+		c.say("building the root file system")
 		debootstrap := []string{"mmdebstrap", "--quiet", "--variant=minbase", "--architectures=amd64", "--format=tar",
 			"--include=" + strings.Join(packages, ","), rootfsSuite, "-"}
 		for _, suite := range suites {
@@ -55,28 +56,18 @@ func (c cache) debian(ctx context.Context, name string, suites, packages []strin
 		}
 		cmd := command(ctx, debootstrap[0], debootstrap[1:]...)
 		cmd.Env = append(os.Environ(), "TMPDIR="+dir)
-		var complaint bytes.Buffer
-		cmd.Stderr = &complaint
-		stream, err := cmd.StdoutPipe()
-		if err != nil {
-			return err
-		}
 		f, err := os.Create(filepath.Join(dir, "root.cpio"))
 		if err != nil {
 			return err
 		}
 		defer f.Close()
-		if err := cmd.Start(); err != nil {
-			return explain(cmd, err, "")
-		}
 		w := bufio.NewWriterSize(f, 1<<20)
 		archive := newCpioWriter(w)
-		packed := archive.tar(stream, wanted)
-		stream.Close() // lets mmdebstrap end when packing failed
-		if err := explain(cmd, cmd.Wait(), complaint.String()); err != nil {
-			return errors.Join(packed, err)
+		err = stream(cmd, func(r io.Reader) error { return archive.tar(r, wanted) })
+		if err != nil {
+			return err
 		}
-		return errors.Join(packed, archive.close(), w.Flush(), f.Close())
+		return errors.Join(archive.close(), w.Flush(), f.Close())
 	})
 }
 
@@ -88,44 +79,4 @@ func wanted(name string) bool {
 		}
 	}
 	return true
-}
-
-// prometheusPrograms are Debian packages, each with the program of its name.
-var prometheusPrograms = []string{"prometheus", "promtool"}
-
-// Prometheus returns Debian's prometheus and promtool, for Spec.Files. They are no
-// part of the root file system because most runs have no use for their 180 MB.
-func Prometheus(ctx context.Context) (map[string]string, error) {
-	c, err := openCache()
-	if err != nil {
-		return nil, err
-	}
-	unlock, err := c.lock()
-	if err != nil {
-		return nil, err
-	}
-	defer unlock()
-	dir, err := c.entry("prometheus", "2 "+rootfsSuite, false, func(dir string) error {
-		debs, err := c.download(ctx, rootfsSuite, dir, func(func(...string) (string, error)) ([]string, error) {
-			return prometheusPrograms, nil
-		})
-		if err != nil {
-			return err
-		}
-		tree := filepath.Join(dir, "tree")
-		if err := unpackDebs(ctx, debs, tree); err != nil {
-			return err
-		}
-		for _, program := range prometheusPrograms {
-			if err := os.Rename(filepath.Join(tree, "usr/bin", program), filepath.Join(dir, program)); err != nil {
-				return err
-			}
-		}
-		return os.RemoveAll(tree)
-	})
-	files := map[string]string{}
-	for _, program := range prometheusPrograms {
-		files["/usr/bin/"+program] = filepath.Join(dir, program)
-	}
-	return files, err
 }

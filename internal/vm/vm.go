@@ -13,6 +13,7 @@ import (
 	"io"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"runtime"
@@ -25,7 +26,7 @@ import (
 
 // Spec is one command to run in a VM of its own.
 type Spec struct {
-	Kernel string            // label, one of Labels()
+	Kernel Kernel
 	Cmd    []string          // program and arguments, found in the guest's PATH
 	Env    map[string]string // beside PATH, HOME, LANG, MPCC_KERNEL, the label, and MachineVariable
 
@@ -49,6 +50,10 @@ type Spec struct {
 
 	// Interactive ties the command to this terminal instead of Stdout.
 	Interactive bool
+
+	// Stage is told in a few words what comes next, some of which takes minutes the first time; nil for no
+	// word. What the cache has is not built again, and not told.
+	Stage func(string)
 }
 
 // Result tells about a command that ran to its end.
@@ -79,56 +84,55 @@ const (
 // error is about the VM: it died, ctx ended, or the kernel warned of a bug in
 // itself (Result is filled then). A command that fails is no error but a Status.
 func Run(ctx context.Context, spec Spec) (Result, error) {
-	k, err := findKernel(spec.Kernel)
+	c, err := openCache(spec.Stage)
 	if err != nil {
 		return Result{}, err
 	}
-	c, err := openCache()
+	m, accel, remove, err := c.prepare(ctx, spec)
 	if err != nil {
 		return Result{}, err
 	}
-	unlock, err := c.lock()
-	if err != nil {
-		return Result{}, err
+	defer remove()
+	c.say("booting kernel " + spec.Kernel.Label)
+	result, err := m.run(ctx, accel)
+	// Kept for whoever wants to know more than the tail.
+	log := c.path("console-" + spec.Kernel.Label + ".log")
+	if renamed := os.Rename(m.console(), log); renamed != nil {
+		return result, errors.Join(err, renamed)
 	}
-	defer func() { unlock() }()
-	accel, err := c.accel(ctx, k)
+	text, read := os.ReadFile(log)
+	if err = errors.Join(err, read); err != nil {
+		return result, fmt.Errorf("VM with kernel %s: %w\nits console ends:\n%s", spec.Kernel.Label, err, tail(text, consoleTail))
+	}
+	if bugs := kernelBugs(text); len(bugs) > 0 {
+		return result, fmt.Errorf("kernel %s complained (all of it in %s):\n%s", result.Release, log, strings.Join(bugs, "\n"))
+	}
+	return result, nil
+}
+
+// prepare makes all that a boot needs, and tells how QEMU can run it.
+func (c cache) prepare(ctx context.Context, spec Spec) (m machine, accel string, remove func(), err error) {
+	unlock, err := c.lock(ctx)
 	if err != nil {
-		return Result{}, err
+		return m, "", nil, err
+	}
+	defer unlock()
+	if accel, err = c.accel(ctx, spec.Kernel); err != nil {
+		return m, "", nil, err
 	}
 	var layers []string
-	if !k.old && !spec.Build {
-		module, err := c.module(ctx, k, accel)
+	if !spec.Kernel.NoModule && !spec.Build {
+		module, err := c.module(ctx, spec.Kernel, accel)
 		if err != nil {
-			return Result{}, err
+			return m, "", nil, err
 		}
 		layers = []string{filepath.Join(module, "module.cpio")}
 	}
 	env := map[string]string{MachineVariable: spec.machine(accel)}
 	maps.Copy(env, spec.Env)
 	spec.Env = env
-	m, remove, err := c.stage(ctx, k, spec, layers...)
-	if err != nil {
-		return Result{}, err
-	}
-	defer remove()
-	unlock()
-	unlock = func() {}
-
-	result, err := m.run(ctx, accel)
-	// Kept for whoever wants to know more than the tail.
-	log := c.path("console-" + k.label + ".log")
-	if renamed := os.Rename(m.console(), log); renamed != nil {
-		return result, errors.Join(err, renamed)
-	}
-	text, read := os.ReadFile(log)
-	if err = errors.Join(err, read); err != nil {
-		return result, fmt.Errorf("VM with kernel %s: %w\nits console ends:\n%s", k.label, err, tail(text, consoleTail))
-	}
-	if bugs := kernelBugs(text); len(bugs) > 0 {
-		return result, fmt.Errorf("kernel %s complained (all of it in %s):\n%s", result.Release, log, strings.Join(bugs, "\n"))
-	}
-	return result, nil
+	m, remove, err = c.stage(ctx, spec, layers...)
+	return m, accel, remove, err
 }
 
 // machine describes the VM.
@@ -199,50 +203,27 @@ func (m machine) run(ctx context.Context, accel string) (result Result, err erro
 
 // boot runs the VM until the command's results are here.
 func (m machine) boot(ctx context.Context, accel string) (result Result, err error) {
-	// The kernel kills QEMU when the thread that started it ends.
+	// To the kernel QEMU's parent is this thread, not the process: it is killed when the thread ends.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	qemu := command(ctx, "qemu-system-x86_64", m.qemuArgs(accel)...)
-	qemu.Cancel = func() error { return qemu.Process.Signal(syscall.SIGTERM) } // gives the terminal back
-	qemu.WaitDelay = 5 * time.Second
 	var complaint bytes.Buffer
-	qemu.Stderr = &complaint
-	if m.spec.Interactive {
-		qemu.Stdin, qemu.Stdout = os.Stdin, os.Stdout
-	}
-	out, outW, err := os.Pipe()
+	start := time.Now()
+	qemu, out, end, err := m.start(ctx, accel, &complaint)
 	if err != nil {
 		return result, err
 	}
 	defer out.Close()
-	end, endW, err := os.Pipe()
-	if err != nil {
-		outW.Close()
-		return result, err
-	}
 	defer end.Close()
-	qemu.ExtraFiles = []*os.File{outW, endW}
-	if err := os.WriteFile(m.console(), nil, 0o644); err != nil {
-		return result, err
-	}
-
-	result.Accel = accel
-	start := time.Now()
-	err = qemu.Start()
-	outW.Close()
-	endW.Close()
-	if err != nil {
-		return result, explain(qemu, err, "")
-	}
 	late := time.AfterFunc(bootTimeout, func() {
 		cancel(fmt.Errorf("did not boot within %s", bootTimeout))
 	})
 	defer late.Stop()
 
 	// Both ends see the end of the file when QEMU dies.
+	result.Accel = accel
 	printed := make(chan error)
 	go func() {
 		printed <- m.readOutput(out, func(release string) {
@@ -268,6 +249,35 @@ func (m machine) boot(ctx context.Context, accel string) (result Result, err err
 		waited = nil
 	}
 	return result, errors.Join(err, explain(qemu, waited, complaint.String()))
+}
+
+// start starts QEMU. The command's output can be read from out, its status and results from end.
+func (m machine) start(ctx context.Context, accel string, complaint io.Writer) (qemu *exec.Cmd, out, end *os.File, err error) {
+	if err := os.WriteFile(m.console(), nil, 0o644); err != nil {
+		return nil, nil, nil, err
+	}
+	out, outW, err := os.Pipe()
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	defer outW.Close()
+	end, endW, err := os.Pipe()
+	if err != nil {
+		return nil, nil, nil, errors.Join(err, out.Close())
+	}
+	defer endW.Close()
+	qemu = command(ctx, "qemu-system-x86_64", m.qemuArgs(accel)...)
+	qemu.Cancel = func() error { return qemu.Process.Signal(syscall.SIGTERM) } // gives the terminal back
+	qemu.WaitDelay = 5 * time.Second
+	qemu.ExtraFiles = []*os.File{outW, endW}
+	qemu.Stderr = complaint
+	if m.spec.Interactive {
+		qemu.Stdin, qemu.Stdout = os.Stdin, os.Stdout
+	}
+	if err := qemu.Start(); err != nil {
+		return nil, nil, nil, errors.Join(explain(qemu, err, ""), out.Close(), end.Close())
+	}
+	return qemu, out, end, nil
 }
 
 // readOutput hands the command's output on, from the guest's first line to the mark.
@@ -348,7 +358,7 @@ func (m machine) readResults(r io.Reader) (int, error) {
 
 // accel tells by booting once whether KVM works here: /dev/kvm may exist and
 // yet not run a stock kernel. Call it with the cache locked.
-func (c cache) accel(ctx context.Context, k kernel) (string, error) {
+func (c cache) accel(ctx context.Context, k Kernel) (string, error) {
 	if f, err := os.OpenFile("/dev/kvm", os.O_RDWR, 0); err != nil {
 		return "tcg", nil
 	} else {
@@ -363,7 +373,8 @@ func (c cache) accel(ctx context.Context, k kernel) (string, error) {
 		return "", err
 	}
 	dir, err := c.entry("accel", version+string(host), false, func(dir string) error {
-		m, remove, err := c.stage(ctx, k, Spec{Kernel: k.label, Cmd: []string{"true"}})
+		c.say("trying whether KVM can boot a kernel here")
+		m, remove, err := c.stage(ctx, Spec{Kernel: k, Cmd: []string{"true"}})
 		if err != nil {
 			return err
 		}

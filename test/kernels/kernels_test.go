@@ -20,10 +20,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mpcc/mpcc/internal/experiment/result"
 	"github.com/mpcc/mpcc/internal/vm"
 )
 
-var kernelFlag = flag.String("kernel", strings.Join(vm.Labels(), ","), "labels of the kernels to boot, with commas between")
+var kernelFlag = flag.String("kernel", strings.Join(Labels(), ","), "labels of the kernels to boot, with commas between")
 
 // perKernel bounds the tests of one kernel. The tests inside get a little
 // less, so that one that hangs ends with Go's dump of its goroutines.
@@ -36,34 +37,35 @@ var expectedSkips = map[string][]string{}
 // subtest here. -run reaches them too: -run 'TestE2E/6.12/TestLoad'.
 func TestE2E(t *testing.T) {
 	files, tests := guest(t)
-	prometheus, err := vm.Prometheus(t.Context())
+	monitoring, err := prometheus(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	measured := maps.Clone(files)
-	maps.Copy(measured, prometheus)
+	maps.Copy(measured, monitoring)
 	type job struct {
 		name string
 		run  func(*testing.T)
 	}
 	var jobs, installs []job
 	for label := range strings.SplitSeq(*kernelFlag, ",") {
+		kernel := find(t, label)
 		jobs = append(jobs, job{label, func(t *testing.T) {
-			testKernel(t, vm.Spec{Kernel: label, Files: measured}, tests)
+			testKernel(t, vm.Spec{Kernel: kernel, Files: measured}, tests)
 		}})
-		if label == vm.Labels()[0] {
+		if label == Labels()[0] {
 			// The second core's first job does not mind what the others do; and thanks to it two kernels,
 			// which do mind, are not at the same test at the same time.
 			jobs = append(jobs, job{"own-time", func(t *testing.T) {
-				testKernel(t, vm.Spec{Kernel: label, Files: files, OwnTime: true}, tests)
+				testKernel(t, vm.Spec{Kernel: kernel, Files: files, OwnTime: true}, tests)
 			}})
 		}
-		if !vm.TooOld(label) {
+		if kernel != old {
 			name := "install"
-			if withDKMS(label) {
+			if withDKMS(kernel) {
 				name = "install-with-dkms"
 			}
-			installs = append(installs, job{name, func(t *testing.T) { testInstall(t, label, files) }})
+			installs = append(installs, job{name, func(t *testing.T) { testInstall(t, kernel, files) }})
 		}
 	}
 	// As an emulated machine keeps one CPU busy, two run at a time. (t.Parallel would choose the order itself.)
@@ -83,6 +85,15 @@ func TestE2E(t *testing.T) {
 	lanes.Wait()
 }
 
+func find(t *testing.T, label string) vm.Kernel {
+	t.Helper()
+	kernel, err := Find(label)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kernel
+}
+
 // guest is what the VMs get, and the names of the tests in there.
 func guest(t *testing.T) (files map[string]string, tests []string) {
 	files, remove, err := ProjectFiles(t.Context())
@@ -90,7 +101,7 @@ func guest(t *testing.T) (files map[string]string, tests []string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(remove)
-	listed, err := exec.CommandContext(t.Context(), files[GuestTests], "-test.list=.").Output()
+	listed, err := exec.CommandContext(t.Context(), files[guestTests], "-test.list=.").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,20 +114,19 @@ func guest(t *testing.T) (files map[string]string, tests []string) {
 // second, which share the work, TestOwnTime… with the first in its own time, which is
 // for what a busy host would spoil, others with all that mpcc is for.
 func isFor(test string, spec vm.Spec) bool {
-	kernel := spec.Kernel
 	switch {
 	case strings.HasPrefix(test, "TestOwnTime"), spec.OwnTime:
 		return strings.HasPrefix(test, "TestOwnTime") && spec.OwnTime
 	case strings.HasPrefix(test, "TestAnyKernel"):
 		return true
 	case strings.HasPrefix(test, "TestOldKernel"):
-		return vm.TooOld(kernel)
+		return spec.Kernel == old
 	case strings.HasPrefix(test, "TestOneKernel"):
-		return kernel == vm.Labels()[0]
+		return spec.Kernel.Label == Labels()[0]
 	case strings.HasPrefix(test, "TestNewKernel"):
-		return kernel == vm.Labels()[1]
+		return spec.Kernel.Label == Labels()[1]
 	}
-	return !vm.TooOld(kernel)
+	return spec.Kernel != old
 }
 
 // secondChances is how many tests of a kernel may fail and be run once more, in a fresh VM. Many compare
@@ -124,16 +134,13 @@ func isFor(test string, spec vm.Spec) bool {
 const secondChances = 4
 
 func testKernel(t *testing.T, spec vm.Spec, tests []string) {
-	label, inner := spec.Kernel, innerPattern()
-	if !slices.Contains(vm.Labels(), label) {
-		t.Fatalf("-kernel %s: choose from %s", label, strings.Join(vm.Labels(), ", "))
-	}
+	label, inner := spec.Kernel.Label, innerPattern()
 	others := slices.DeleteFunc(slices.Clone(tests), func(test string) bool { return isFor(test, spec) })
 	skip := "-test.skip=^(" + strings.Join(others, "|") + ")$"
 	skipped := map[string]bool{}
 	var again []string
 	pattern := "-test.run=" + inner
-	ran := bootAndTest(t, spec, []string{skip, pattern}, func(test *Test) {
+	ran := bootAndTest(t, spec, []string{skip, pattern}, func(test *guestTest) {
 		if test.Outcome == "fail" && len(again) < secondChances {
 			t.Logf("%s failed and is run once more\n%s", test.Name, complaints(test))
 			again = append(again, test.Name)
@@ -143,7 +150,7 @@ func testKernel(t *testing.T, spec vm.Spec, tests []string) {
 	})
 	if len(again) > 0 {
 		pattern = "-test.run=^(" + strings.Join(again, "|") + ")$"
-		second := bootAndTest(t, spec, []string{pattern}, func(test *Test) {
+		second := bootAndTest(t, spec, []string{pattern}, func(test *guestTest) {
 			replay(t, label, test, test.Name, skipped)
 		})
 		if second != len(again) {
@@ -163,7 +170,7 @@ func testKernel(t *testing.T, spec vm.Spec, tests []string) {
 }
 
 // complaints is what a test and those below it printed.
-func complaints(test *Test) string {
+func complaints(test *guestTest) string {
 	text := string(test.Output)
 	for _, sub := range test.Subtests {
 		if sub.Outcome == "fail" {
@@ -174,13 +181,13 @@ func complaints(test *Test) string {
 }
 
 // bootAndTest runs the tests that the arguments choose and hands each to done; it returns how many ran.
-func bootAndTest(t *testing.T, spec vm.Spec, args []string, done func(*Test)) int {
+func bootAndTest(t *testing.T, spec vm.Spec, args []string, done func(*guestTest)) int {
 	ctx, cancel := context.WithTimeoutCause(t.Context(), perKernel,
 		errors.New("the tests took more than "+perKernel.String()))
 	defer cancel()
 	spec.Env = ProjectEnv()
 	spec.Cmd = append([]string{
-		GuestTests, "-test.v=test2json", "-test.timeout=" + (perKernel - time.Minute).String(),
+		guestTests, "-test.v=test2json", "-test.timeout=" + (perKernel - time.Minute).String(),
 	}, args...)
 
 	printed, stdout := io.Pipe()
@@ -208,7 +215,7 @@ func bootAndTest(t *testing.T, spec vm.Spec, args []string, done func(*Test)) in
 	}()
 
 	ran, failed := 0, 0
-	rest, err := ReadTests(events, func(test *Test) {
+	rest, err := readTests(events, func(test *guestTest) {
 		ran++
 		if test.Outcome == "fail" {
 			failed++
@@ -235,13 +242,13 @@ func bootAndTest(t *testing.T, spec vm.Spec, args []string, done func(*Test)) in
 }
 
 // replay reports a test of the VM as a subtest of t, with its subtests.
-func replay(t *testing.T, label string, test *Test, name string, skipped map[string]bool) {
+func replay(t *testing.T, label string, test *guestTest, name string, skipped map[string]bool) {
 	t.Run(test.Name, func(t *testing.T) {
 		t.Logf("%s in the VM\n%s", test.Duration, test.Output)
 		for _, sub := range test.Subtests {
 			replay(t, label, sub, path.Join(name, sub.Name), skipped)
 		}
-		if fault := test.Verdict(slices.Contains(expectedSkips[label], name)); fault != "" {
+		if fault := test.verdict(slices.Contains(expectedSkips[label], name)); fault != "" {
 			t.Error(fault)
 		} else if test.Outcome == "skip" {
 			skipped[name] = true
@@ -264,7 +271,7 @@ func TestRunBringsEverythingBack(t *testing.T) {
 	results := t.TempDir()
 	var out strings.Builder
 	result, err := vm.Run(t.Context(), vm.Spec{
-		Kernel: "6.12",
+		Kernel: find(t, "6.12"),
 		Env:    map[string]string{"WORD": "it's a \"$HOME\""},
 		Files:  map[string]string{"/etc/vm/": "cmd"},
 		Cmd: []string{"sh", "-c", `
@@ -303,10 +310,50 @@ func TestRunReportsATroubledVM(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), test.timeout)
 			defer cancel()
-			_, err := vm.Run(ctx, vm.Spec{Kernel: "6.12", Cmd: []string{"sh", "-c", test.script}})
+			_, err := vm.Run(ctx, vm.Spec{Kernel: find(t, "6.12"), Cmd: []string{"sh", "-c", test.script}})
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("error %v, want one with %q", err, test.want)
 			}
 		})
+	}
+}
+
+// mpcc run --vm says what it does, a line each, and brings the results here.
+func TestRunCommand(t *testing.T) {
+	files, _ := guest(t)
+	path, out := filepath.Join(t.TempDir(), "short.yaml"), filepath.Join(t.TempDir(), "results")
+	text := `
+name: short
+title: A short run
+source: none
+sweep:
+  - {name: cc, values: [reno, cubic]}
+phases: {measure: 1 s}
+hosts: [{name: a}, {name: b}]
+links:
+  - {name: one, between: [a, b], rate: 10 Mbit/s, delay: 5 ms}
+users: [{name: user, from: a, to: b, cc: $(cc), transport: tcp, traffic: bulk}]
+`
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	var said strings.Builder
+	cmd := exec.CommandContext(t.Context(), files[guestBin], "run", path, "--vm", "--out", out)
+	cmd.Stderr = &said
+	shown, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v: %s", err, said.String())
+	}
+	t.Logf("%s%s", said.String(), shown)
+	// What the cache lacked comes before.
+	if want := "short: booting kernel 6.12\nshort: run 1 of 2, cc reno\nshort: run 2 of 2, cc cubic\n"; !strings.HasSuffix(said.String(), want) {
+		t.Errorf("it said %q, want %q at the end", said.String(), want)
+	}
+	if want := "outside the virtual machine in " + out + "\n"; !strings.HasSuffix(string(shown), want) {
+		t.Errorf("it showed %q, want %q at the end", shown, want)
+	}
+	results, err := result.Read(out)
+	if err != nil || len(results.Runs) != 2 {
+		t.Errorf("the results are %+v, %v", results, err)
 	}
 }

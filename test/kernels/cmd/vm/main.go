@@ -39,7 +39,7 @@ func run(args []string) (int, error) {
 		fmt.Fprint(flags.Output(), usage)
 		flags.PrintDefaults()
 	}
-	label := flags.String("kernel", vm.Labels()[0], "label of the kernel: "+strings.Join(vm.Labels(), ", "))
+	label := flags.String("kernel", kernels.Labels()[0], "label of the kernel: "+strings.Join(kernels.Labels(), ", "))
 	mpcc := flags.Bool("mpcc", true, "build mpcc and its tests, and put them into the VM")
 	results := flags.String("results", "", "existing `folder` that gets the guest's /results")
 	files := map[string]string{}
@@ -63,10 +63,14 @@ func run(args []string) (int, error) {
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	spec := vm.Spec{Kernel: *label, Files: files, Stdout: os.Stdout, ResultsDir: *results}
+	kernel, err := kernels.Find(*label)
+	if err != nil {
+		return 2, err
+	}
+	spec := vm.Spec{Kernel: kernel, Files: files, Stdout: os.Stdout, ResultsDir: *results, Stage: stage}
 	switch verb := args[0]; {
 	case verb == "fetch" && flags.NArg() == 0:
-		return 0, vm.Fetch(ctx, *label)
+		return 0, vm.Fetch(ctx, kernel, stage)
 	case verb == "shell" && flags.NArg() == 0:
 		spec.Interactive = true
 		spec.Cmd = shell()
@@ -90,6 +94,8 @@ func run(args []string) (int, error) {
 	result, err := vm.Run(ctx, spec)
 	return result.Status, err
 }
+
+func stage(what string) { fmt.Fprintln(os.Stderr, "vm:", what) }
 
 // shell is a login shell that knows the terminal: a serial line tells it nothing.
 func shell() []string {
