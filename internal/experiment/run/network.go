@@ -3,6 +3,7 @@
 package run
 
 import (
+	"context"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -36,43 +37,19 @@ type address struct {
 	addrs []netip.Addr
 }
 
+func newNetwork(l *lab.Lab) network {
+	return network{
+		lab: l, hosts: map[scenario.Name]*lab.Host{}, links: map[scenario.LinkName]*lab.Link{},
+		shapes: map[scenario.LinkName]*[2]scenario.Shape{}, interfaces: map[scenario.Name][]address{},
+	}
+}
+
 // build makes the network; close it also after an error.
-func (n *network) build(plan *scenario.Network, events []scenario.Event) error {
+func (n *network) build(ctx context.Context, plan *scenario.Network, events []scenario.Event) error {
 	if err := supported(plan.Links, events); err != nil {
 		return err
 	}
-	err := n.lab.Together(func() error {
-		for _, r := range plan.Routers {
-			h, err := n.lab.Router(string(r))
-			if err != nil {
-				return err
-			}
-			n.hosts[r] = h
-		}
-		for _, p := range plan.Hosts {
-			add := n.lab.Host
-			if p.Forwards {
-				add = n.lab.Relay
-			}
-			h, err := add(string(p.Name))
-			if err != nil {
-				return err
-			}
-			n.hosts[p.Name] = h
-		}
-		for i := range plan.Links {
-			if err := n.link(&plan.Links[i]); err != nil {
-				return err
-			}
-		}
-		for i := range plan.Hosts {
-			if err := n.addresses(&plan.Hosts[i]); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	if err != nil {
+	if err := n.lab.Together(func() error { return n.wire(ctx, plan) }); err != nil {
 		return err
 	}
 	if err := n.lab.Route(); err != nil {
@@ -97,6 +74,38 @@ func (n *network) build(plan *scenario.Network, events []scenario.Event) error {
 			continue // nobody speaks MPTCP there
 		}
 		if err := n.endpoints(h, first); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// wire makes routers, hosts and links. In large networks that takes long enough to be interrupted.
+func (n *network) wire(ctx context.Context, plan *scenario.Network) (err error) {
+	for _, r := range plan.Routers {
+		if n.hosts[r], err = n.lab.Router(string(r)); err != nil {
+			return err
+		}
+	}
+	for _, p := range plan.Hosts {
+		add := n.lab.Host
+		if p.Forwards {
+			add = n.lab.Relay
+		}
+		if n.hosts[p.Name], err = add(string(p.Name)); err != nil {
+			return err
+		}
+	}
+	for i := range plan.Links {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if err := n.link(&plan.Links[i]); err != nil {
+			return err
+		}
+	}
+	for i := range plan.Hosts {
+		if err := n.addresses(&plan.Hosts[i]); err != nil {
 			return err
 		}
 	}

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package run
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/mpcc/mpcc/internal/experiment/result"
+	"github.com/mpcc/mpcc/internal/experiment/scenario"
+	"github.com/mpcc/mpcc/internal/experiment/traffic"
+	"github.com/mpcc/mpcc/pkg/energy"
+)
+
+// observer sees what a user's subflows do. It asks the kernel by the user's open sockets or, where other
+// programs have these, reads the maps of the algorithms.
+type observer interface {
+	// connection is called for each connection when it is there, and again before it is closed.
+	connection(f *traffic.Flow)
+	// look reads the counters.
+	look() error
+	// begin begins the measured phase: what is seen after the last look counts.
+	begin()
+	// samples is the state, at the last look, of each subflow that was live; time and user are left out.
+	samples() []result.Sample
+	// report fills in what was seen from begin to the last look.
+	report(r *result.User)
+}
+
+// iface is an interface of a user's host.
+type iface struct {
+	name    string
+	profile *energy.Profile // nil where it has none
+}
+
+// interfacesOf returns a host's interfaces by address.
+func (n *network) interfacesOf(host scenario.Name) map[netip.Addr]iface {
+	found := map[netip.Addr]iface{}
+	for _, at := range n.interfaces[host] {
+		for _, addr := range at.addrs {
+			found[addr] = at.iface
+		}
+	}
+	return found
+}
+
+// means sums up what samples of the measured phase show, of which results have the means.
+type means struct {
+	cwnd, srtt float64
+	samples    int
+}
+
+func (m *means) add(s result.Sample) {
+	m.cwnd += float64(s.Cwnd)
+	m.srtt += s.SRTT
+	m.samples++
+}
+
+func (m *means) fill(s *result.Subflow) {
+	if m.samples > 0 {
+		s.Cwnd, s.SRTT = m.cwnd/float64(m.samples), m.srtt/float64(m.samples)
+	}
+}
+
+// meter models the energy that a user spends on an interface.
+type meter struct {
+	profile *energy.Profile
+	bytes   uint64        // moved in the measured phase
+	active  time.Duration // in which some were
+}
+
+// add counts what was moved since the time before.
+func (m *meter) add(bytes uint64, since time.Duration) {
+	if bytes > 0 {
+		m.bytes += bytes
+		m.active += since
+	}
+}
+
+// joules is P = b·x + θ, in which x over the active time is what was moved.
+func (m *meter) joules(up bool) float64 {
+	slope := m.profile.Downlink
+	if up {
+		slope = m.profile.Uplink
+	}
+	value := func(of *float64) float64 {
+		if of == nil {
+			return 0
+		}
+		return *of
+	}
+	const joulesPerBit = 1e-9 // at 1 mW/Mbps
+	return value(slope)*joulesPerBit*8*float64(m.bytes) + value(m.profile.Base)/1000*m.active.Seconds()
+}
+
+// spent is the energy of some meters, nil where there are none.
+func spent(meters []*meter, up bool) *result.Energy {
+	if len(meters) == 0 {
+		return nil
+	}
+	e := &result.Energy{Source: result.SourceModel}
+	for _, m := range meters {
+		e.Joules += m.joules(up)
+	}
+	return e
+}
