@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"time"
 
@@ -182,50 +183,21 @@ func (s *stage) network() (phone, server *lab.Host, to netip.Addr, err error) {
 	return phone, server, peers[0], nil
 }
 
+// outcome is how an end of the transfer fared.
+type outcome struct {
+	mptcp.Result
+	err error
+}
+
 // transfer moves the content from phone to server and shows the subflows meanwhile.
 func (s *stage) transfer(ctx context.Context, phone, server *lab.Host, to netip.Addr) error {
-	var ln *mptcp.Listener
-	err := server.Do(func() (err error) {
-		ln, err = mptcp.Listen(netip.AddrPortFrom(netip.IPv4Unspecified(), port), "")
-		return err
-	})
+	fmt.Printf("\nphone sends %d MB to server, congestion control %s\n", int(content/1e6), algorithm)
+	received, closeListener, err := receive(server)
 	if err != nil {
 		return err
 	}
-	defer ln.Close()
-	type outcome struct {
-		mptcp.Result
-		err error
-	}
-	sent, received := make(chan outcome, 1), make(chan outcome, 1)
-	go func() {
-		conn, err := ln.Accept()
-		if err != nil {
-			received <- outcome{err: err}
-			return
-		}
-		defer conn.Close()
-		r, err := mptcp.Receive(conn)
-		received <- outcome{r, err}
-	}()
-	fmt.Printf("\nphone sends %d MB to server, congestion control %s\n", int(content/1e6), algorithm)
-	go func() {
-		err := phone.Do(func() error {
-			conn, err := mptcp.Dial(ctx, netip.AddrPortFrom(to, port), algorithm)
-			if err != nil {
-				return err
-			}
-			defer conn.Close()
-			stop := context.AfterFunc(ctx, func() { conn.Close() })
-			defer stop()
-			r, err := mptcp.Send(conn, mptcp.Transfer{Bytes: content, Seed: 1})
-			sent <- outcome{r, err}
-			return nil
-		})
-		if err != nil {
-			sent <- outcome{err: err}
-		}
-	}()
+	defer closeListener()
+	sent := send(ctx, phone, to)
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
 	for {
@@ -250,11 +222,59 @@ func (s *stage) transfer(ctx context.Context, phone, server *lab.Host, to netip.
 	}
 }
 
+// receive takes one transfer on a host.
+func receive(server *lab.Host) (received <-chan outcome, closeListener func() error, err error) {
+	var ln *mptcp.Listener
+	err = server.Do(func() (err error) {
+		ln, err = mptcp.Listen(netip.AddrPortFrom(netip.IPv4Unspecified(), port), "")
+		return err
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	ended := make(chan outcome, 1)
+	go func() {
+		conn, err := ln.Accept()
+		if err != nil {
+			ended <- outcome{err: err}
+			return
+		}
+		defer conn.Close()
+		r, err := mptcp.Receive(conn)
+		ended <- outcome{r, err}
+	}()
+	return ended, ln.Close, nil
+}
+
+// send sends the content from a host, until ctx ends.
+func send(ctx context.Context, phone *lab.Host, to netip.Addr) <-chan outcome {
+	ended := make(chan outcome, 1)
+	go func() {
+		var r mptcp.Result
+		err := phone.Do(func() error {
+			conn, err := mptcp.Dial(ctx, netip.AddrPortFrom(to, port), algorithm)
+			if err != nil {
+				return err
+			}
+			defer conn.Close()
+			stop := context.AfterFunc(ctx, func() { conn.Close() })
+			defer stop()
+			r, err = mptcp.Send(conn, mptcp.Transfer{Bytes: content, Seed: 1})
+			return err
+		})
+		ended <- outcome{r, err}
+	}()
+	return ended
+}
+
 // scrape runs the exporter and shows a piece of what Prometheus would read.
 func (s *stage) scrape(ctx context.Context) (err error) {
 	fmt.Printf("\n$ mpcc exporter --web.listen-address %s &\n$ curl -s http://%s/metrics | grep '^mpcc_.*%s' | grep -v _bucket\n",
 		scrapeAt, scrapeAt, seriesOf)
 	cmd := exec.CommandContext(ctx, s.mpcc, "exporter", "--web.listen-address", scrapeAt)
+	// To the kernel the exporter's parent is this thread, not the process: it is killed when the thread ends.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	cmd.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGKILL}
 	if err := cmd.Start(); err != nil {
 		return err

@@ -203,17 +203,7 @@ func bootAndTest(t *testing.T, spec vm.Spec, args []string, done func(*guestTest
 		t.Fatal(err)
 	}
 
-	type ending struct {
-		result vm.Result
-		err    error
-	}
-	ended := make(chan ending, 1)
-	go func() {
-		result, err := vm.Run(ctx, spec)
-		stdout.Close()
-		ended <- ending{result, err}
-	}()
-
+	ended := runInBackground(ctx, spec, stdout)
 	ran, failed := 0, 0
 	rest, err := readTests(events, func(test *guestTest) {
 		ran++
@@ -239,6 +229,23 @@ func bootAndTest(t *testing.T, spec vm.Spec, args []string, done func(*guestTest
 		t.Errorf("the tests ended with status %d though none failed:\n%s", end.result.Status, rest)
 	}
 	return ran
+}
+
+// ending is how a VM came to its end.
+type ending struct {
+	result vm.Result
+	err    error
+}
+
+// runInBackground runs a VM, and closes what its command prints to when it has ended.
+func runInBackground(ctx context.Context, spec vm.Spec, stdout io.Closer) <-chan ending {
+	ended := make(chan ending, 1)
+	go func() {
+		result, err := vm.Run(ctx, spec)
+		stdout.Close()
+		ended <- ending{result, err}
+	}()
+	return ended
 }
 
 // replay reports a test of the VM as a subtest of t, with its subtests.

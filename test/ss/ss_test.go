@@ -13,10 +13,9 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// The files are what ss of that iproute2 release printed; the values here were
-// read off them.
-func TestParse(t *testing.T) {
-	first := Socket{
+// What the files in testdata say; the values were read off them.
+var (
+	first = Socket{
 		Proto: "tcp", State: "ESTAB",
 		Local:  netip.MustParseAddrPort("10.0.2.1:51107"),
 		Remote: netip.MustParseAddrPort("10.0.2.2:5000"),
@@ -25,7 +24,7 @@ func TestParse(t *testing.T) {
 		BytesSent: 46584560, BytesAcked: 46584561,
 		Token: 0xd93dcb52, LocalID: 1, RemoteID: 1, Flags: "Jjec",
 	}
-	second := Socket{
+	second = Socket{
 		Proto: "tcp", State: "ESTAB",
 		Local:  netip.MustParseAddrPort("10.0.1.1:52396"),
 		Remote: netip.MustParseAddrPort("10.0.1.2:5000"),
@@ -34,11 +33,11 @@ func TestParse(t *testing.T) {
 		BytesSent: 838386688, BytesAcked: 838282513, BytesRetrans: 38640,
 		Token: 0xd93dcb52, Flags: "Mmec",
 	}
-	connection := Socket{
+	connection = Socket{
 		Proto: "mptcp", State: "ESTAB", Local: second.Local, Remote: second.Remote,
 		Token: 0xd93dcb52,
 	}
-	newerFirst := Socket{
+	newerFirst = Socket{
 		Proto: "tcp", State: "ESTAB",
 		Local:  netip.MustParseAddrPort("10.0.1.1:50804"),
 		Remote: netip.MustParseAddrPort("10.0.1.2:44311"),
@@ -47,7 +46,7 @@ func TestParse(t *testing.T) {
 		BytesSent: 6006821, BytesAcked: 5986886, BytesRetrans: 19936,
 		Token: 0x1b215d26, Flags: "Mmec",
 	}
-	newerSecond := Socket{
+	newerSecond = Socket{
 		Proto: "tcp", State: "ESTAB",
 		Local:  netip.MustParseAddrPort("10.0.2.1:51965"),
 		Remote: netip.MustParseAddrPort("10.0.2.2:44311"),
@@ -56,11 +55,11 @@ func TestParse(t *testing.T) {
 		BytesSent: 5558856, BytesAcked: 5547465, BytesRetrans: 11392,
 		Token: 0x1b215d26, LocalID: 1, RemoteID: 1, Flags: "Jjec",
 	}
-	newerConnection := Socket{
+	newerConnection = Socket{
 		Proto: "mptcp", State: "ESTAB", Local: newerFirst.Local, Remote: newerFirst.Remote,
 		BytesSent: 12582925, BytesAcked: 12090725, Token: 0x1b215d26,
 	}
-	plain := []Socket{ // without -M: TCP alone, and no protocol column
+	plain = []Socket{ // without -M: TCP alone, and no protocol column
 		{
 			Proto: "tcp", State: "ESTAB", Local: first.Local, Remote: first.Remote,
 			CC: "bbr", CwndPkts: 482, SSThreshPkts: 136,
@@ -76,6 +75,10 @@ func TestParse(t *testing.T) {
 			Token: 0xd93dcb52, Flags: "Mmec",
 		},
 	}
+)
+
+// The files are what ss of that iproute2 release printed.
+func TestParse(t *testing.T) {
 	for file, want := range map[string][]Socket{
 		"ss-6.1-tiM.txt":  {first, second, connection},
 		"ss-6.1-ti.txt":   plain,

@@ -164,32 +164,9 @@ func (l *Lab) link(a, b *Host, o LinkOpts) (*Link, error) {
 	if err := errors.Join(o.AtoB.check(), o.BtoA.check()); err != nil {
 		return nil, err
 	}
-	link := &Link{lab: l}
-	for i, h := range []*Host{a, b} {
-		e := &end{host: h, link: link, dev: o.Name}
-		if e.dev == "" || h.router {
-			e.dev = fmt.Sprintf("eth%d", len(h.ends))
-		}
-		e.addr = netip.AddrFrom4([4]byte{10, byte(n >> 8), byte(n), byte(1 + i)})
-		e.subnet = netip.PrefixFrom(e.addr, 24).Masked()
-		if !h.router {
-			e.table = 1000 + len(h.ends)
-		}
-		link.ends[i] = e
-	}
-	link.ends[0].peer, link.ends[1].peer = link.ends[1], link.ends[0]
-
-	// Made in the two namespaces at once, so the machine's own never sees it.
-	veth := &netlink.Veth{
-		LinkAttrs:     netlink.LinkAttrs{Name: link.ends[0].dev},
-		PeerName:      link.ends[1].dev,
-		PeerNamespace: netlink.NsFd(b.ns.Fd()),
-	}
-	switch err := a.nl.LinkAdd(veth); {
-	case errors.Is(err, unix.EOPNOTSUPP):
-		return nil, errors.New("this kernel has no veth")
-	case err != nil:
-		return nil, fmt.Errorf("make the veth pair %s: %w", link.ends[0].dev, err)
+	link := l.newLink(n, a, b, o.Name)
+	if err := link.makeVeth(); err != nil {
+		return nil, err
 	}
 	a.ends, b.ends = append(a.ends, link.ends[0]), append(b.ends, link.ends[1])
 	l.links = append(l.links, link)
@@ -203,7 +180,7 @@ func (l *Lab) link(a, b *Host, o LinkOpts) (*Link, error) {
 		return nil, err
 	}
 	for _, e := range link.ends {
-		if err := errors.Join(e.peer.knows(e, e.addr), e.addOwnRoutes()); err != nil {
+		if err := errors.Join(e.peer.addNeighbour(e.addr), e.addOwnRoutes()); err != nil {
 			return nil, fmt.Errorf("%s on %s: %w", e.dev, e.host.name, err)
 		}
 	}
@@ -211,6 +188,43 @@ func (l *Lab) link(a, b *Host, o LinkOpts) (*Link, error) {
 		return nil, err
 	}
 	return link, link.Set(BtoA, o.BtoA)
+}
+
+// newLink describes the n-th link of the lab.
+func (l *Lab) newLink(n int, a, b *Host, name string) *Link {
+	link := &Link{lab: l}
+	for i, h := range []*Host{a, b} {
+		e := &end{host: h, link: link, dev: name}
+		if e.dev == "" || h.router {
+			e.dev = fmt.Sprintf("eth%d", len(h.ends))
+		}
+		e.addr = netip.AddrFrom4([4]byte{10, byte(n >> 8), byte(n), byte(1 + i)})
+		e.subnet = netip.PrefixFrom(e.addr, 24).Masked()
+		if !h.router {
+			e.table = 1000 + len(h.ends)
+		}
+		link.ends[i] = e
+	}
+	link.ends[0].peer, link.ends[1].peer = link.ends[1], link.ends[0]
+	return link
+}
+
+// makeVeth makes the link's devices, in the two namespaces at once: the
+// machine's own never sees them.
+func (k *Link) makeVeth() error {
+	a, b := k.ends[0], k.ends[1]
+	err := a.host.nl.LinkAdd(&netlink.Veth{
+		LinkAttrs:     netlink.LinkAttrs{Name: a.dev},
+		PeerName:      b.dev,
+		PeerNamespace: netlink.NsFd(b.host.ns.Fd()),
+	})
+	switch {
+	case errors.Is(err, unix.EOPNOTSUPP):
+		return errors.New("this kernel has no veth")
+	case err != nil:
+		return fmt.Errorf("make the veth pair %s: %w", a.dev, err)
+	}
+	return nil
 }
 
 func (e *end) configure() (err error) {
@@ -230,18 +244,18 @@ func (e *end) configure() (err error) {
 	return nil
 }
 
-// knows makes e send to addr of its peer without asking for it: the question and
-// its answer would have to pass full queues, and the kernel remembers answers
-// for 1024 addresses only, those of all namespaces together.
-func (e *end) knows(peer *end, addr netip.Addr) error {
+// addNeighbour gives e a permanent neighbour entry for an address of its peer.
+// ARP's requests and replies would have to pass full queues, and the kernel
+// keeps 1024 entries of ARP for all namespaces together.
+func (e *end) addNeighbour(addr netip.Addr) error {
 	err := e.host.nl.NeighSet(&netlink.Neigh{
 		LinkIndex:    e.nl.Attrs().Index,
 		IP:           addr.AsSlice(),
-		HardwareAddr: peer.nl.Attrs().HardwareAddr,
+		HardwareAddr: e.peer.nl.Attrs().HardwareAddr,
 		State:        netlink.NUD_PERMANENT,
 	})
 	if err != nil {
-		return fmt.Errorf("make %v known to %s: %w", addr, e.host.name, err)
+		return fmt.Errorf("add the neighbour entry of %v on %s: %w", addr, e.host.name, err)
 	}
 	return nil
 }
@@ -315,7 +329,7 @@ func (k *Link) AddAddrs(h *Host, n int) ([]netip.Addr, error) {
 		if err := h.nl.AddrAdd(e.nl, &netlink.Addr{IPNet: ip}); err != nil {
 			return nil, fmt.Errorf("lab: %s on %s: add address %v: %w", e.dev, h.name, next, err)
 		}
-		if err := errors.Join(e.addRule(next), e.peer.knows(e, next)); err != nil {
+		if err := errors.Join(e.addRule(next), e.peer.addNeighbour(next)); err != nil {
 			return nil, fmt.Errorf("lab: %s on %s: %w", e.dev, h.name, err)
 		}
 		e.more = append(e.more, next)
@@ -464,7 +478,7 @@ func (k *Link) Up() error {
 	}
 	for _, e := range k.ends {
 		for _, addr := range append([]netip.Addr{e.addr}, e.more...) {
-			if err := e.peer.knows(e, addr); err != nil {
+			if err := e.peer.addNeighbour(addr); err != nil {
 				return fmt.Errorf("lab: %w", err)
 			}
 		}

@@ -119,40 +119,69 @@ func (g *group) plot(f result.Figure) Plot {
 	for i := range g.sources {
 		for _, name := range of {
 			for _, rest := range g.others(f.At, over) {
-				ours := Series{Name: g.seriesName(i, len(of) > 1, name, rest), Hue: len(p.Series), Data: []Datum{}}
-				refs := map[string]*Series{}
-				for _, x := range xs {
-					point := maps.Clone(rest)
-					maps.Copy(point, f.At)
-					if over != "" {
-						point[over] = x.value
-					}
-					if d, ok := g.sources[i].datum(m, name, point, f.Kind); ok {
-						d.X = x.at
-						ours.Data = append(ours.Data, d)
-					}
-					for kind, v := range g.sources[i].expected(m, name, point) {
-						if i > 0 && len(g.sources[i].fixed) == 0 {
-							continue // drawn with the first source's
-						}
-						if refs[kind] == nil {
-							refs[kind] = &Series{Name: ours.Name + ", " + kind, Kind: kind, Hue: ours.Hue}
-						}
-						refs[kind].Data = append(refs[kind].Data, Datum{X: x.at, Y: v})
-					}
-				}
-				if len(ours.Data) == 0 {
+				l := line{source: &g.sources[i], metric: m, of: name, rest: rest, over: over}
+				ours := l.ours(f, xs)
+				if len(ours) == 0 {
 					continue
 				}
-				p.Series = append(p.Series, ours)
-				for _, kind := range slices.Sorted(maps.Keys(refs)) {
-					theirs = append(theirs, *refs[kind])
+				series := Series{Name: g.seriesName(i, len(of) > 1, name, rest), Hue: len(p.Series), Data: ours}
+				p.Series = append(p.Series, series)
+				if i == 0 || len(g.sources[i].fixed) > 0 { // else they are drawn with the first source's
+					theirs = append(theirs, l.theirs(f, xs, series)...)
 				}
 			}
 		}
 	}
 	p.Series = append(p.Series, theirs...)
 	return p
+}
+
+// line is what one series of a plot shows: a metric of one source, at points that differ in the variable over.
+type line struct {
+	source *source
+	metric result.Metric
+	of     string
+	rest   result.Point // of the variables that neither the figure's at nor over settles
+	over   string
+}
+
+func (l *line) point(f result.Figure, x tick) result.Point {
+	point := maps.Clone(l.rest)
+	maps.Copy(point, f.At)
+	if l.over != "" {
+		point[l.over] = x.value
+	}
+	return point
+}
+
+// ours is what was measured.
+func (l *line) ours(f result.Figure, xs []tick) []Datum {
+	data := []Datum{}
+	for _, x := range xs {
+		if d, ok := l.source.datum(l.metric, l.of, l.point(f, x), f.Kind); ok {
+			d.X = x.at
+			data = append(data, d)
+		}
+	}
+	return data
+}
+
+// theirs is a series for each kind of values that the scenario expects, in the colour of ours.
+func (l *line) theirs(f result.Figure, xs []tick, ours Series) []Series {
+	byKind := map[string]*Series{}
+	for _, x := range xs {
+		for kind, v := range l.source.expected(l.metric, l.of, l.point(f, x)) {
+			if byKind[kind] == nil {
+				byKind[kind] = &Series{Name: ours.Name + ", " + kind, Kind: kind, Hue: ours.Hue}
+			}
+			byKind[kind].Data = append(byKind[kind].Data, Datum{X: x.at, Y: v})
+		}
+	}
+	var all []Series
+	for _, kind := range slices.Sorted(maps.Keys(byKind)) {
+		all = append(all, *byKind[kind])
+	}
+	return all
 }
 
 type tick struct {
@@ -288,62 +317,72 @@ var traceLabels = map[string]string{
 	"rate": "acknowledged per second, Mbit/s",
 }
 
+// trace draws one run.
 func (s *source) trace(f result.Figure, run *result.Run) (Plot, error) {
 	p := Plot{Title: f.Title, Source: f.Source, Kind: f.Kind, X: "time, s", Y: traceLabels[f.Metric]}
 	type key struct {
 		class   string
 		subflow int
 	}
-	lines := map[key][]Datum{}
-	names := map[key]string{}
-	before := map[key]result.Sample{}
+	lines := map[key]*traced{}
 	err := run.ReadSamples(func(sample result.Sample) {
 		if sample.User != 0 || f.Of != "" && f.Of != sample.Class {
 			return
 		}
 		k := key{sample.Class, sample.Subflow}
-		d := Datum{X: sample.Time}
-		switch f.Metric {
-		case "cwnd":
-			d.Y = float64(sample.Cwnd)
-		case "sequence":
-			d.Y = float64(sample.Bytes) / 1e6
-		case "srtt":
-			d.Y = sample.SRTT
-		case "rate":
-			last, ok := before[k]
-			if ok && sample.Time-last.Time < 1 {
-				return
-			}
-			before[k] = sample
-			if !ok || sample.Bytes < last.Bytes {
-				return
-			}
-			d.Y = float64(sample.Bytes-last.Bytes) * 8 / 1e6 / (sample.Time - last.Time)
+		if lines[k] == nil {
+			lines[k] = &traced{metric: f.Metric, name: sample.Class + ", " + sample.Interface}
 		}
-		if names[k] == "" {
-			names[k] = sample.Class + ", " + sample.Interface
-		}
-		lines[k] = append(lines[k], d)
+		lines[k].add(sample)
 	})
 	if err != nil {
 		return p, err
 	}
 	for _, class := range run.Classes {
 		for _, k := range slices.SortedFunc(maps.Keys(lines), func(a, b key) int { return a.subflow - b.subflow }) {
-			if k.class != class.Name {
+			if k.class != class.Name || len(lines[k].data) == 0 {
 				continue
 			}
-			name := names[k]
+			name := lines[k].name
 			for _, o := range p.Series {
 				if o.Name == name {
 					name = fmt.Sprintf("%s, subflow %d", name, k.subflow)
 				}
 			}
-			p.Series = append(p.Series, Series{Name: name, Hue: len(p.Series), Data: []Datum{}, Trace: thin(lines[k])})
+			p.Series = append(p.Series, Series{Name: name, Hue: len(p.Series), Data: []Datum{}, Trace: thin(lines[k].data)})
 		}
 	}
 	return p, nil
+}
+
+// traced is a subflow's metric over time.
+type traced struct {
+	metric, name string
+	data         []Datum
+	last         *result.Sample // from which on the present rate counts
+}
+
+func (t *traced) add(s result.Sample) {
+	d := Datum{X: s.Time}
+	switch t.metric {
+	case "cwnd":
+		d.Y = float64(s.Cwnd)
+	case "sequence":
+		d.Y = float64(s.Bytes) / 1e6
+	case "srtt":
+		d.Y = s.SRTT
+	case "rate":
+		last := t.last
+		if last != nil && s.Time-last.Time < 1 {
+			return
+		}
+		t.last = &s
+		if last == nil || s.Bytes < last.Bytes {
+			return
+		}
+		d.Y = float64(s.Bytes-last.Bytes) * 8 / 1e6 / (s.Time - last.Time)
+	}
+	t.data = append(t.data, d)
 }
 
 // spans is how many pieces of a trace are told apart in a plot.

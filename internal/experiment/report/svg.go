@@ -66,13 +66,39 @@ func (p *Plot) SVG() ([]byte, error) {
 }
 
 func (p *Plot) svg(style string) ([]byte, error) {
-	face := font.Font{Typeface: "Liberation", Variant: "Sans"}
+	words := text.Style{
+		Color: ink.color(), Font: font.From(font.Font{Typeface: "Liberation", Variant: "Sans"}, 12), Handler: plot.DefaultTextHandler,
+	}
+	drawing := p.axes(words)
+	slots := p.slots()
+	for _, s := range p.Series {
+		drawing.Add(&mark{Series: s, kind: p.Kind, slots: slots, slot: p.slot(s)})
+	}
+	p.fit(drawing)
+
+	canvas := vgsvg.NewWith(vgsvg.UseWH(plotWidth, plotHeight))
+	area := draw.New(canvas)
+	area.SetColor(paper.color())
+	area.Fill(area.Rectangle.Path())
+	area = draw.Crop(area, 10, -16, 8, -10)
+	area.Max.Y = p.legend(area, words)
+	drawing.Draw(area)
+
+	var out bytes.Buffer
+	if _, err := canvas.WriteTo(&out); err != nil {
+		return nil, err
+	}
+	return p.finish(out.String(), style)
+}
+
+// axes is a drawing with axes and grid.
+func (p *Plot) axes(words text.Style) *plot.Plot {
 	drawing := plot.New()
 	drawing.BackgroundColor = nil
 	for _, s := range []*text.Style{
 		&drawing.X.Label.TextStyle, &drawing.Y.Label.TextStyle, &drawing.X.Tick.Label, &drawing.Y.Tick.Label,
 	} {
-		s.Color, s.Font = ink.color(), font.From(face, 12)
+		s.Color, s.Font = words.Color, words.Font
 	}
 	for _, axis := range []*plot.Axis{&drawing.X, &drawing.Y} {
 		axis.Color, axis.Tick.Color = ink.color(), ink.color()
@@ -85,11 +111,11 @@ func (p *Plot) svg(style string) ([]byte, error) {
 	grid.Vertical.Color = nil
 	grid.Horizontal.Color = faint.color()
 	drawing.Add(grid)
+	return drawing
+}
 
-	slots := p.slots()
-	for _, s := range p.Series {
-		drawing.Add(&mark{Series: s, kind: p.Kind, slots: slots, slot: p.slot(s)})
-	}
+// fit sets the ends of the axes and the ticks along x, when all series are there.
+func (p *Plot) fit(drawing *plot.Plot) {
 	if p.Kind != result.Box {
 		drawing.Y.Min = 0
 	}
@@ -108,20 +134,6 @@ func (p *Plot) svg(style string) ([]byte, error) {
 		drawing.X.Min, drawing.X.Max = drawing.X.Min-pad, drawing.X.Max+pad
 		drawing.X.Tick.Marker = p.xTicks()
 	}
-
-	canvas := vgsvg.NewWith(vgsvg.UseWH(plotWidth, plotHeight))
-	area := draw.New(canvas)
-	area.SetColor(paper.color())
-	area.Fill(area.Rectangle.Path())
-	area = draw.Crop(area, 10, -16, 8, -10)
-	area.Max.Y = p.legend(area, text.Style{Color: ink.color(), Font: font.From(face, 12), Handler: plot.DefaultTextHandler})
-	drawing.Draw(area)
-
-	var out bytes.Buffer
-	if _, err := canvas.WriteTo(&out); err != nil {
-		return nil, err
-	}
-	return p.finish(out.String(), style)
 }
 
 // finish gives the drawing its title, a text in place of the picture, style, and fonts where there is no

@@ -71,42 +71,46 @@ func (e *Experiment) table(m result.Metric, rows []Row) Table {
 		if slices.ContainsFunc(rows, func(r Row) bool { return r.theirs(kind) != nil }) {
 			kinds = append(kinds, kind)
 			t.Head = append(t.Head, kind)
-			if kind == result.Published && len(e.Runs) == 1 {
+			if e.differs(kind) {
 				t.Head = append(t.Head, "difference")
 			}
 		}
 	}
 	for _, r := range rows {
-		cells := []string{r.Of}
-		if r.Of == "" {
-			cells[0] = "all"
-		}
-		for _, axis := range e.Axes {
-			cells = append(cells, r.Point[axis])
-		}
-		for i, ours := range r.Ours {
-			cells = append(cells, ours.String())
-			if i > 0 {
-				cells = append(cells, against(ours, r.Ours[0]))
-			}
-		}
-		for _, kind := range kinds {
-			ref := r.theirs(kind)
-			value, difference := "-", "-"
-			if ref != nil {
-				value = strconv.FormatFloat(ref.Value, 'g', -1, 64)
-				if len(ref.Difference) > 0 {
-					difference = percent(ref.Difference[0])
-				}
-			}
-			cells = append(cells, value)
-			if kind == result.Published && len(e.Runs) == 1 {
-				cells = append(cells, difference)
-			}
-		}
-		t.Rows = append(t.Rows, cells)
+		t.Rows = append(t.Rows, e.cells(r, kinds))
 	}
 	return t
+}
+
+// differs says whether a table has our difference from values of a kind.
+func (e *Experiment) differs(kind string) bool { return kind == result.Published && len(e.Runs) == 1 }
+
+// cells are those of one row in its table, which has the kinds of values to compare with.
+func (e *Experiment) cells(r Row, kinds []string) []string {
+	cells := []string{cmp.Or(r.Of, "all")}
+	for _, axis := range e.Axes {
+		cells = append(cells, r.Point[axis])
+	}
+	for i, ours := range r.Ours {
+		cells = append(cells, ours.String())
+		if i > 0 {
+			cells = append(cells, against(ours, r.Ours[0]))
+		}
+	}
+	for _, kind := range kinds {
+		value, difference := "-", "-"
+		if ref := r.theirs(kind); ref != nil {
+			value = strconv.FormatFloat(ref.Value, 'g', -1, 64)
+			if len(ref.Difference) > 0 {
+				difference = percent(ref.Difference[0])
+			}
+		}
+		cells = append(cells, value)
+		if e.differs(kind) {
+			cells = append(cells, difference)
+		}
+	}
+	return cells
 }
 
 func (r Row) theirs(kind string) *Reference {

@@ -267,9 +267,25 @@ func TestNothingLeadsOut(t *testing.T) {
 		}
 		said(t, err, dir+": ")
 	}
+}
 
-	// A link to the folder itself is the user's own word.
-	link(t, secret, filepath.Join(parent, "mine"))
+// A link that the user names is the user's own word; one in a folder that is written to is not.
+func TestLinksOfTheUser(t *testing.T) {
+	parent := t.TempDir()
+	real := filepath.Join(parent, "real")
+	folder, err := Create(real)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := Run{}
+	w, err := folder.Samples(&run, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(w.Close(), folder.Write(&Result{Runs: []Run{run}}), folder.Close()); err != nil {
+		t.Fatal(err)
+	}
+	link(t, real, filepath.Join(parent, "mine"))
 	r, err := Read(filepath.Join(parent, "mine"))
 	if err == nil {
 		err = r.Runs[0].ReadSamples(func(Sample) {})
@@ -278,14 +294,12 @@ func TestNothingLeadsOut(t *testing.T) {
 		t.Error(err)
 	}
 
-	// Nor is anything written there.
-	dir := filepath.Join(parent, "run")
+	dir := filepath.Join(parent, "theirs")
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	link(t, secret, dir+"/"+samplesFolder)
-	folder, err := Create(dir)
-	if err != nil {
+	link(t, real, dir+"/"+samplesFolder)
+	if folder, err = Create(dir); err != nil {
 		t.Fatal(err)
 	}
 	defer folder.Close()

@@ -15,21 +15,21 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Problem is one thing wrong in a file.
-type Problem struct {
+// problem is one thing wrong in a file.
+type problem struct {
 	File         string
 	Line, Column int
 	Text         string // what, and how to mend it
 }
 
-func (p Problem) Error() string {
+func (p problem) Error() string {
 	return fmt.Sprintf("%s:%d:%d: %s", p.File, p.Line, p.Column, p.Text)
 }
 
-// Problems are all of a file, in its order.
-type Problems []Problem
+// problems are all that is wrong in a file, in its order.
+type problems []problem
 
-func (p Problems) Error() string {
+func (p problems) Error() string {
 	lines := make([]string, len(p))
 	for i := range p {
 		lines[i] = p[i].Error()
@@ -40,7 +40,7 @@ func (p Problems) Error() string {
 // decoder turns nodes into values, as the struct tags have it, and remembers where each came from.
 type decoder struct {
 	file     string
-	problems Problems
+	problems problems
 	env      map[string]any // the variables; nil where nothing may vary
 	fixed    bool           // leave out what may vary
 	left     int            // nodes; aliases of aliases would go on for ever
@@ -50,7 +50,7 @@ type decoder struct {
 const maxNodes = 100_000
 
 func (d *decoder) problem(n *yaml.Node, format string, args ...any) {
-	p := Problem{d.file, n.Line, n.Column, fmt.Sprintf(format, args...)}
+	p := problem{d.file, n.Line, n.Column, fmt.Sprintf(format, args...)}
 	if !slices.Contains(d.problems, p) {
 		d.problems = append(d.problems, p)
 	}
@@ -71,7 +71,7 @@ func (d *decoder) err() error {
 	if len(d.problems) == 0 {
 		return nil
 	}
-	slices.SortStableFunc(d.problems, func(a, b Problem) int {
+	slices.SortStableFunc(d.problems, func(a, b problem) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
 	})
 	return d.problems

@@ -76,8 +76,8 @@ const (
 	maxPoints = 1000
 )
 
-// Parse reads and checks a scenario at all points of its sweep. The error is a Problems; path is what it
-// calls the file.
+// Parse reads and checks a scenario at all points of its sweep. The error has a line for each
+// problem, with its place; path is what it calls the file.
 func Parse(path string, text []byte) (*File, error) {
 	root, err := parseYAML(path, text)
 	if err != nil {
@@ -115,7 +115,7 @@ var yamlPlace = regexp.MustCompile(`^yaml: (?:line ([0-9]+): )?`)
 
 func parseYAML(path string, text []byte) (*yaml.Node, error) {
 	fail := func(line int, format string, args ...any) error {
-		return Problems{{path, line, 1, fmt.Sprintf(format, args...)}}
+		return problems{{path, line, 1, fmt.Sprintf(format, args...)}}
 	}
 	if len(text) > maxText {
 		return nil, fail(1, "the file is above %d bytes: no scenario needs that", maxText)

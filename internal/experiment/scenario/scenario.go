@@ -283,7 +283,6 @@ const (
 // Transports.
 const (
 	OverMPTCP = "mptcp"
-	OverTCP   = "tcp"
 	OverUDP   = "udp"
 )
 

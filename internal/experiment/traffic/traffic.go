@@ -178,8 +178,7 @@ type Server struct {
 	mu    sync.Mutex
 	flows map[uint64]*Flow
 	wait  sync.WaitGroup
-
-	webServer
+	web   web
 }
 
 // Listen starts a host's server.
@@ -201,9 +200,7 @@ func Listen(h *lab.Host) (*Server, error) {
 func (s *Server) Close() error {
 	err := s.ln.Close()
 	s.wait.Wait()
-	if s.nginx != nil {
-		s.nginx.close()
-	}
+	s.web.close()
 	return err
 }
 

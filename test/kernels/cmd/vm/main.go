@@ -8,6 +8,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"os/signal"
 	"strings"
@@ -60,13 +61,13 @@ func run(args []string) (int, error) {
 	} else if err != nil {
 		return 2, nil // Parse has said why
 	}
-
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
 	kernel, err := kernels.Find(*label)
 	if err != nil {
 		return 2, err
 	}
+
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
 	spec := vm.Spec{Kernel: kernel, Files: files, Stdout: os.Stdout, ResultsDir: *results, Stage: stage}
 	switch verb := args[0]; {
 	case verb == "fetch" && flags.NArg() == 0:
@@ -80,15 +81,18 @@ func run(args []string) (int, error) {
 		flags.Usage()
 		return 2, nil
 	}
-	if *mpcc {
+	return boot(ctx, spec, *mpcc)
+}
+
+// boot runs the VM, with mpcc and its tests in it if wanted, and returns the command's status.
+func boot(ctx context.Context, spec vm.Spec, mpcc bool) (int, error) {
+	if mpcc {
 		built, remove, err := kernels.ProjectFiles(ctx)
 		if err != nil {
 			return 1, fmt.Errorf("%w\n(-mpcc=false starts the VM without it)", err)
 		}
 		defer remove()
-		for guest, host := range built {
-			files[guest] = host
-		}
+		maps.Copy(spec.Files, built)
 		spec.Env = kernels.ProjectEnv()
 	}
 	result, err := vm.Run(ctx, spec)
