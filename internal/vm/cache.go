@@ -127,7 +127,7 @@ func sweep(dir string) error {
 	case errors.As(err, &alive):
 		return nil
 	case err == nil:
-		defer l.Unlock()
+		return errors.Join(os.RemoveAll(dir), l.Unlock())
 	case !errors.Is(err, fs.ErrNotExist): // it was killed before it had a lock, or while it removed all
 		return err
 	}

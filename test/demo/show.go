@@ -196,7 +196,7 @@ func (s *stage) transfer(ctx context.Context, phone, server *lab.Host, to netip.
 	if err != nil {
 		return err
 	}
-	defer closeListener()
+	defer func() { _ = closeListener() }()
 	sent := send(ctx, phone, to)
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()

@@ -32,7 +32,7 @@ func prometheus(ctx context.Context) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer lock.Unlock()
+	defer func() { _ = lock.Unlock() }()
 	if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
 		if err := fetchPrometheus(ctx, dir); err != nil {
 			return nil, err
