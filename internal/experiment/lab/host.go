@@ -25,18 +25,18 @@ import (
 type Host struct {
 	lab      *Lab
 	name     string
-	forwards bool // packets of others
-	router   bool // does nothing else: it has no routing tables for addresses
+	forwards bool // it passes on packets of others
+	router   bool // it does nothing else, and has no routing tables for its addresses
 	ns       *netns.Handle
 	nl       *netlink.Handle
 	ends     []*end
-	queues   []string // tc lines for the end of Lab.Together
+	queues   []string // tc lines that Lab.Together runs at its end
 }
 
-// Name is the name given to Lab.Host or Lab.Router.
+// Name returns the name given to Lab.Host, Relay or Router.
 func (h *Host) Name() string { return h.name }
 
-// Namespace is the name "ip netns" knows the host by.
+// Namespace returns the name that "ip netns" has for the host.
 func (h *Host) Namespace() string { return namespacePrefix(h.lab.id) + h.name }
 
 func newHost(l *Lab, name string, forwards, router bool) (_ *Host, err error) {
@@ -63,9 +63,9 @@ func newHost(l *Lab, name string, forwards, router bool) (_ *Host, err error) {
 	return h, nil
 }
 
-// newNamespace makes a namespace. ip makes the first of a lab rather than
-// vnetns.NewNamed: it shares /run/netns between mount namespaces, without which
-// names get stuck below a second mount. A process for each would take long.
+// newNamespace makes a namespace. The first of a lab is left to ip, which makes
+// /run/netns a shared mount: without that, names could get stuck below a second
+// mount. The others are made here, because a process for each would take long.
 func newNamespace(name string, first bool) error {
 	if first {
 		return runTool("ip", "netns", "add", name)
@@ -88,7 +88,8 @@ func (h *Host) prepare() error {
 		return fmt.Errorf("set lo up: %w", err)
 	}
 	sysctls := [][2]string{
-		// Replies may come back by another interface than routes would choose.
+		// It would drop replies that come in by another interface than the one
+		// that the route back goes out by.
 		{"net.ipv4.conf.all.rp_filter", "0"},
 		{"net.ipv4.conf.default.rp_filter", "0"},
 		{"net.ipv4.tcp_congestion_control", "reno"},
@@ -97,18 +98,19 @@ func (h *Host) prepare() error {
 	if h.forwards {
 		sysctls = append(sysctls,
 			[2]string{"net.ipv4.ip_forward", "1"},
-			// Also what the host itself has sent, by another interface.
+			// A relay may get back, by another interface, what it has sent itself.
 			[2]string{"net.ipv4.conf.all.accept_local", "1"})
 		if _, err := os.Stat("/proc/sys/net/ipv4/fib_multipath_hash_seed"); err == nil {
-			// With one hash everywhere all traffic that comes by the same way
-			// would go on by the same way; and runs should be repeatable.
+			// A seed for each router: with the same everywhere, traffic that came by
+			// one of several equal ways would all go on by one. And a fixed one, so
+			// that runs can be repeated.
 			hash := fnv.New32a()
 			hash.Write([]byte(h.name))
 			sysctls = append(sysctls, [2]string{"net.ipv4.fib_multipath_hash_seed", fmt.Sprint(hash.Sum32())})
 		}
 	}
 	if _, err := os.Stat("/proc/sys/net/ipv6"); err == nil {
-		// Labs are IPv4; this keeps neighbour discovery off the links.
+		// Labs are IPv4. IPv6 would put neighbour discovery on the links.
 		sysctls = append(sysctls,
 			[2]string{"net.ipv6.conf.all.disable_ipv6", "1"},
 			[2]string{"net.ipv6.conf.default.disable_ipv6", "1"})
@@ -123,9 +125,9 @@ func (h *Host) prepare() error {
 	})
 }
 
-// Do runs f on an OS thread that is inside the host's namespace, and returns
-// f's error. Sockets that f opens belong to the host for good, and may be used
-// anywhere afterwards; goroutines that f starts are outside.
+// Do calls f on an OS thread that is inside the host's namespace, and returns
+// f's error. Sockets that f opens stay in the namespace and may be used anywhere
+// afterwards; goroutines that f starts are outside.
 func (h *Host) Do(f func() error) error { return h.ns.Do(f) }
 
 // Sysctl sets a network setting of this host, named with dots, for example
@@ -151,7 +153,7 @@ func writeSysctl(key, value string) error {
 type Cmd struct {
 	*exec.Cmd
 	host  *Host
-	ended context.Context // of the command, or of the lab
+	ended context.Context // ends with the command, or with the lab
 	end   context.CancelFunc
 }
 
@@ -174,8 +176,8 @@ func (c *Cmd) Start() error {
 			err := c.Cmd.Start()
 			started <- err
 			if err == nil {
-				// The parent that Pdeathsig speaks of is this thread, not the process:
-				// the command would be killed with it.
+				// Stay on this thread: Pdeathsig kills the command when the thread that
+				// started it ends, not when the process does.
 				<-c.ended.Done()
 			}
 			return err
@@ -216,8 +218,8 @@ func (c *Cmd) CombinedOutput() (out []byte, err error) {
 
 // MPTCPLimits are the bounds of the in-kernel MPTCP path manager, 0 to 8 each.
 type MPTCPLimits struct {
-	Subflows        int // subflows of a connection beyond its first
-	AddAddrAccepted int // addresses announced by the peer that may be joined
+	Subflows        int // of a connection, beyond its first
+	AddAddrAccepted int // addresses announced by the peer that are connected to
 }
 
 // MPTCPEndpoint is an address the in-kernel MPTCP path manager may use.

@@ -17,17 +17,17 @@ import (
 // Shape is what one direction of a link does to packets. The zero Shape is an
 // unlimited link.
 //
-// A packet meets them in this order: loss, then delay, then the queue and the
-// rate; one queue for delay and rate would count packets in flight as waiting.
+// A packet meets them in this order: loss, delay, queue, rate. (Delay and rate
+// have a queue each: in a common one, packets in flight would count as waiting.)
 // At most one of Queue, QueueBytes and RED says what the queue is.
-// Where the kernel has no netem the queue is the sender's own, and its TCP
-// waits for room there instead of filling it up (TCP small queues): put a
-// router before a bottleneck that is to overflow.
+// Without netem the queue is the sending host's own, whose TCP then waits for
+// room instead of filling it up (TCP small queues): put a router before a
+// bottleneck that is to overflow.
 type Shape struct {
 	Rate       uint64        // bit/s of Ethernet frames (payload, headers and 14 bytes each); 0: unlimited
-	Queue      int           // packets that wait for the rate (without netem: that many times 1514 bytes); 0: 100; the rest is dropped
-	QueueBytes int           // bytes that wait instead, at least 1514
-	RED        *RED          // drops early instead
+	Queue      int           // how many packets may wait (without netem: how many times 1514 bytes); 0: 100
+	QueueBytes int           // or how many bytes, at least 1514
+	RED        *RED          // or random early detection
 	Delay      time.Duration // one way, 1 µs to 4 s
 	Jitter     time.Duration // the delay varies evenly by ± this much, which reorders packets
 	Loss       float64       // percent of packets lost at random, 0 to 100
@@ -35,12 +35,12 @@ type Shape struct {
 
 // RED drops packets before the queue is full. The chance that it takes a packet
 // follows the average queue: 0 up to Min, evenly up to Prob at Max, from there
-// evenly up to 1 at End, and 1 beyond. As RED has it, drops are spaced evenly
-// rather than at random, so up to twice as many as the chance says are dropped.
+// evenly up to 1 at End, and 1 beyond. RED spaces drops evenly rather than at
+// random, so that up to twice as many packets are dropped as the chance says.
 //
-// The kernel's RED knows one rise. Two of them in a row follow both: one from
-// Min, one from Max, within 0.05 of the curve where Prob is 0.1 and Max halfway
-// between Min and End.
+// The kernel's RED has one rise. For two, two of them follow each other: one
+// that rises from Min, and one from Max. Together they are within 0.05 of the
+// curve if Prob is 0.1 and Max halfway between Min and End.
 type RED struct {
 	Min, Max int     // packets of 1514 bytes
 	Prob     float64 // above 0, at most 1
@@ -89,7 +89,7 @@ func (s Shape) check() error {
 	return nil
 }
 
-// queues counts the ways in which the queue is described.
+// queues counts in how many of the three ways the queue is described.
 func (s Shape) queues() (n int) {
 	for _, given := range []bool{s.Queue > 0, s.QueueBytes > 0, s.RED != nil} {
 		if given {
@@ -135,7 +135,7 @@ type end struct {
 	addr   netip.Addr
 	more   []netip.Addr // from AddAddrs
 	subnet netip.Prefix
-	table  int   // this address's own routing table; 0 on routers
+	table  int   // number of this address's own routing table; 0 on routers
 	shape  Shape // of what this end sends
 	queues string
 	routes []netlink.Route // to put back after the interface was down
@@ -260,9 +260,8 @@ func (e *end) addNeighbour(addr netip.Addr) error {
 	return nil
 }
 
-// up sets both ends up and returns when packets pass: the kernel starts the
-// queue of the first end only some time after the second is up, and drops what
-// comes before.
+// up sets both ends up and returns when packets pass: some time after the second
+// end is up the kernel starts the first one's queue, and drops what comes before.
 func (k *Link) up() error {
 	for _, e := range k.ends {
 		if err := e.host.nl.LinkSetUp(e.nl); err != nil {
@@ -288,11 +287,11 @@ func (k *Link) up() error {
 	return nil
 }
 
-// sendFrames makes TCP hand over single frames. Left alone it hands over up to
-// 64 kB at once, which a queue counts, delays and loses as one packet.
-// Switching the device's offloads off would not do: TCP always builds large
-// packets and has them cut after the queue. Links to routers do it too,
-// because a later link on the path may be shaped.
+// sendFrames has TCP hand over single frames. Left alone it hands over up to
+// 64 kB at once, which a queue counts, delays and loses as one packet. Switching
+// the device's offloads off would not help: TCP would build large packets all
+// the same, and have them cut after the queue. It is done for links to routers
+// too, because a later link on the path may have a queue.
 func (e *end) sendFrames() error {
 	if err := e.host.nl.LinkSetGSOMaxSegs(e.nl, 1); err != nil {
 		return fmt.Errorf("limit packets to one frame: %w", err)
@@ -300,21 +299,21 @@ func (e *end) sendFrames() error {
 	return nil
 }
 
-// Addr is h's address on the link; h must be one of its hosts.
+// Addr returns h's address on the link; h must be one of its hosts.
 func (k *Link) Addr(h *Host) netip.Addr { return k.end(h).addr }
 
-// Index is the number of the link's interface on h, one of its hosts.
+// Index returns the number of the link's interface on h, one of its hosts.
 func (k *Link) Index(h *Host) int { return k.end(h).nl.Attrs().Index }
 
-// Interface is the name of the link's interface on h, one of its hosts.
+// Interface returns the name of the link's interface on h, one of its hosts.
 func (k *Link) Interface(h *Host) string { return k.end(h).dev }
 
 // moreBits is the length of the prefix of an end's further addresses.
 const moreBits = 26
 
-// AddAddrs gives h, one of the link's hosts, n further addresses on it, up to
-// 64 in all. Where several shortest paths lead from h or to it, subflows by
-// different addresses spread over them. Call it before Route.
+// AddAddrs gives h, one of the link's hosts, n further addresses on it, up to 64
+// in all, and returns them. Where several shortest paths lead from h or to it,
+// subflows with different addresses spread over them. Call it before Route.
 func (k *Link) AddAddrs(h *Host, n int) ([]netip.Addr, error) {
 	e := k.end(h)
 	if len(e.more)+n > 64 {
@@ -338,7 +337,7 @@ func (k *Link) AddAddrs(h *Host, n int) ([]netip.Addr, error) {
 	return e.more[len(e.more)-n:], nil
 }
 
-// morePrefix holds what AddAddrs adds.
+// morePrefix has room for the addresses that AddAddrs gives.
 func (e *end) morePrefix() netip.Prefix {
 	b := e.subnet.Addr().As4()
 	b[3] = 64
@@ -351,13 +350,13 @@ func (e *end) morePrefix() netip.Prefix {
 // QueueStats counts the packets of one direction of a link since it was made,
 // or since its queue was last replaced by one of another kind.
 type QueueStats struct {
-	Sent    uint64 // that left the queue
-	Dropped uint64 // by the queue: it was full, or RED
-	Marked  uint64 // by RED, with ECN
-	Backlog uint64 // that wait now
+	Sent    uint64 // those that left the queue
+	Dropped uint64 // those for which it was full, or that RED dropped
+	Marked  uint64 // those that RED marked by ECN
+	Backlog uint64 // those that wait now
 }
 
-// Stats reads the queue of one direction, which must have a rate.
+// Stats returns the counts of one direction, which must have a rate.
 func (k *Link) Stats(d Dir) (QueueStats, error) {
 	var q QueueStats
 	e := k.ends[d]
@@ -385,8 +384,8 @@ func (k *Link) Stats(d Dir) (QueueStats, error) {
 	if !found {
 		return q, fmt.Errorf("lab: %s on %s has no queue: give it a rate", e.dev, e.host.name)
 	}
-	// Over its limit RED counts what it takes early, dropped or marked; among
-	// its drops are those of the RED below it.
+	// A RED's overlimits are what it dropped or marked early. Its drops include
+	// those of the RED below it.
 	for major, c := range red {
 		if early := c.dropped - red[major+1].dropped; c.overlimit > early {
 			q.Marked += c.overlimit - early
@@ -395,7 +394,7 @@ func (k *Link) Stats(d Dir) (QueueStats, error) {
 	return q, nil
 }
 
-// Received counts the bytes of Ethernet frames that one direction has brought.
+// Received returns how many bytes of Ethernet frames have come by one direction.
 func (k *Link) Received(d Dir) (uint64, error) {
 	e := k.ends[1-d]
 	l, err := e.host.nl.LinkByIndex(e.nl.Attrs().Index)
@@ -405,7 +404,7 @@ func (k *Link) Received(d Dir) (uint64, error) {
 	return l.Attrs().Statistics.RxBytes, nil
 }
 
-// Qdiscs is what tc shows of one direction's queues.
+// Qdiscs returns what tc shows of one direction's queues.
 func (k *Link) Qdiscs(d Dir) (string, error) {
 	e := k.ends[d]
 	out, err := e.host.Command(e.link.lab.ctx, "tc", "qdisc", "show", "dev", e.dev).CombinedOutput()
@@ -460,8 +459,8 @@ func (e *end) set(s Shape) error {
 }
 
 // Down takes the link away at both ends: nothing passes, and connections that
-// use its addresses have no route. Addresses stay. For a link that swallows
-// packets without a sign set its loss to 100 instead.
+// use its addresses have no route. Addresses stay. For a link that loses all
+// packets without anybody being told, set its loss to 100 instead.
 func (k *Link) Down() error {
 	for _, e := range k.ends {
 		if err := e.host.nl.LinkSetDown(e.nl); err != nil {

@@ -18,8 +18,8 @@ import (
 // its first namespace and removed after its last. The owner holds a lock on it,
 // which the kernel drops when the owner dies, however it dies: an entry that
 // can be locked has no owner any more. (A process id would have to be guarded
-// against reuse, and means nothing in another PID namespace.) The owner's
-// process id inside is for people.
+// against reuse, and means nothing in another PID namespace; the one in the
+// file is for people only.)
 const registryDir = "/run/mpcc/lab"
 
 // register makes and locks the entry of a new lab.
@@ -32,9 +32,9 @@ func register() (id string, entry *lockfile.Lock, err error) {
 		entry, err = lockfile.Make(filepath.Join(registryDir, id))
 		var held *lockfile.HeldError
 		switch {
-		case errors.Is(err, fs.ErrExist): // another lab's
+		case errors.Is(err, fs.ErrExist): // another lab has that id
 		case errors.Is(err, fs.ErrNotExist), errors.As(err, &held):
-			// A sweep took it in the moment before it was locked.
+			// A sweep found the file before it was locked, and took it for a dead one's.
 		case err != nil:
 			return "", nil, err
 		default:
@@ -46,7 +46,7 @@ func register() (id string, entry *lockfile.Lock, err error) {
 	}
 }
 
-// Sweep removes the namespaces of labs whose owner is dead, and names them.
+// Sweep removes the namespaces of labs whose owner is dead, and returns their names.
 // Labs with a living owner, in whatever process, are left alone.
 func Sweep() (removed []string, err error) {
 	entries, err := os.ReadDir(registryDir)

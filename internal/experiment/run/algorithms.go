@@ -19,38 +19,40 @@ import (
 	"github.com/mpcc/mpcc/loader"
 )
 
-// stateDir has a file for each algorithm that runs have loaded, made before it is loaded and removed after
-// it is unloaded, and the files named below. Every run that uses an algorithm shares the lock on its file,
-// which the kernel drops when the run dies: whoever gets the lock alone may unload it.
+// stateDir has the files named below, and one for each algorithm that a run has loaded: made before the
+// algorithm is loaded, and removed after it is unloaded. All runs that use the algorithm share a lock on its
+// file, which the kernel drops when a run dies. Whoever gets that lock alone may unload the algorithm.
 const stateDir = "/run/mpcc/run"
 
 const (
-	// guard is held by whoever loads or unloads.
+	// guard is locked by whoever loads or unloads.
 	guard = "lock"
-	// fresh is there when a run found nothing of mpcc's, so that nothing is to stay.
+	// fresh says that there were no pins of mpcc before the first run: the last one removes all of them.
 	fresh = "fresh"
-	// pieces holds the value of smallPieces that is to be given back; runs share it like an algorithm.
+	// pieces holds what smallPieces was before. Runs share a lock on it, as with an algorithm's file.
 	pieces = "pieces"
 )
 
-// smallPieces makes a kernel whose MPTCP hands 32 KB at a time to a subflow, some 20 packets, hand out 4 KB:
-// packet schedulers are made for packets. It belongs to all namespaces.
+// smallPieces is set to 1 while a run uses a packet scheduler. MPTCP then hands the subflow that the scheduler
+// chose 4 KB at a time instead of 32 KB, some 20 packets: schedulers are meant to choose for each packet. The
+// setting is one for all namespaces.
 const smallPieces = "/proc/sys/net/core/high_order_alloc_disable"
 
-// pins is where the loader pins everything.
+// pins is the folder in which the loader pins everything.
 const pins = "/sys/fs/bpf/mpcc"
 
 func statePath(file string) string { return filepath.Join(stateDir, file) }
 
-// stateFile is an algorithm's file in stateDir.
+// stateFile returns the name of an algorithm's file in stateDir.
 func stateFile(e catalog.Entry) string { return strings.ReplaceAll(e.ID(), "/", "-") }
 
-// algorithms are those that a run has loaded, or found loaded by another run.
+// algorithms are those that a run uses and that it, or another run, has loaded.
 type algorithms struct {
 	held map[string]*lockfile.Lock // by file in stateDir
 }
 
-// acquire loads what is not loaded yet. What the user has loaded is left as it is, now and later.
+// acquire loads what is not loaded yet. What is loaded, but not by a run, is the user's: it is left as it is,
+// also by release.
 func acquire(ctx context.Context, entries []catalog.Entry) (*algorithms, error) {
 	unlock, err := lockState(ctx)
 	if err != nil {
@@ -83,7 +85,7 @@ func (a *algorithms) load(ctx context.Context, entries []catalog.Entry) error {
 		}
 		_, byRun := os.Stat(statePath(stateFile(e)))
 		if slices.ContainsFunc(loaded, func(l catalog.Entry) bool { return l.ID() == e.ID() }) && byRun != nil {
-			continue // the user's
+			continue // it is the user's
 		}
 		if err := a.share(ctx, stateFile(e)); err != nil {
 			return err
@@ -98,7 +100,7 @@ func (a *algorithms) load(ctx context.Context, entries []catalog.Entry) error {
 	return nil
 }
 
-// share makes a file of stateDir if need be, and shares its lock until the algorithms are released.
+// share shares the lock on a file of stateDir, which it makes if need be, until drop.
 func (a *algorithms) share(ctx context.Context, file string) (err error) {
 	a.held[file], err = lockfile.Share(ctx, statePath(file))
 	if err != nil {
@@ -107,7 +109,7 @@ func (a *algorithms) share(ctx context.Context, file string) (err error) {
 	return err
 }
 
-// cutSmall sets smallPieces while a run lasts.
+// cutSmall sets smallPieces, and notes what it was.
 func (a *algorithms) cutSmall(ctx context.Context) error {
 	if _, err := os.Stat(statePath(pieces)); errors.Is(err, fs.ErrNotExist) {
 		before, err := os.ReadFile(smallPieces)
@@ -124,10 +126,10 @@ func (a *algorithms) cutSmall(ctx context.Context) error {
 	return os.WriteFile(smallPieces, []byte("1"), 0)
 }
 
-// releaseWait is longer than other runs take to load what they need.
+// releaseWait is longer than another run takes to load what it needs.
 const releaseWait = 30 * time.Second
 
-// release unloads what no other run uses. It does so after an interrupt as well.
+// release unloads what no other run uses, also when ctx has ended.
 func (a *algorithms) release(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), releaseWait,
 		errors.New("mpcc run --clean unloads what this run had loaded"))
@@ -140,6 +142,7 @@ func (a *algorithms) release(ctx context.Context) error {
 	return a.drop()
 }
 
+// drop is release for one who has the guard.
 func (a *algorithms) drop() (err error) {
 	for _, l := range a.held {
 		err = errors.Join(err, l.Unlock())
@@ -148,7 +151,7 @@ func (a *algorithms) drop() (err error) {
 	return errors.Join(err, sweepAlgorithms())
 }
 
-// lockState keeps other runs from loading and unloading meanwhile.
+// lockState takes the guard, so that no other run loads or unloads anything until unlock.
 func lockState(ctx context.Context) (unlock func(), err error) {
 	if err := os.MkdirAll(stateDir, 0o755); err != nil {
 		return nil, err
@@ -160,7 +163,7 @@ func lockState(ctx context.Context) (unlock func(), err error) {
 	return func() { _ = l.Unlock() }, nil
 }
 
-// sweepAlgorithms unloads what runs have loaded and none uses any more, and gives back what they set.
+// sweepAlgorithms unloads what runs have loaded and no run uses any more, and sets back what they set.
 func sweepAlgorithms() error {
 	err := ifUnused(pieces, func(file *os.File) error {
 		before, err := io.ReadAll(file)
@@ -193,7 +196,7 @@ func sweepAlgorithms() error {
 	return sweepMaps()
 }
 
-// sweepMaps removes mpcc's maps where a run found none and nothing uses them any more.
+// sweepMaps removes the pinned maps if there were none before the first run, and nothing is loaded.
 func sweepMaps() error {
 	if _, err := os.Stat(statePath(fresh)); err != nil {
 		return nil
@@ -210,7 +213,7 @@ func sweepMaps() error {
 	return os.Remove(statePath(fresh))
 }
 
-// ifUnused does what ends the use of a file in stateDir, and removes the file, if no run holds it.
+// ifUnused calls end with a file of stateDir and then removes it, if it is there and no run shares its lock.
 func ifUnused(file string, end func(*os.File) error) error {
 	l, err := lockfile.Try(statePath(file))
 	var used *lockfile.HeldError

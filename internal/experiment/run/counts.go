@@ -17,11 +17,11 @@ import (
 	"github.com/mpcc/mpcc/pkg/energy"
 )
 
-// counts are what is read at the beginning and at the end of the measured phase, beside what observers see.
+// counts is what is read at the beginning and at the end of the measured phase, apart from what observers see.
 type counts struct {
 	at     time.Time
-	queues []lab.QueueStats // of the directions of links, in their order
-	late   map[*user]uint64 // packets in MPTCP's out-of-order queue, of those users that can be told apart
+	queues []lab.QueueStats // in the order of network.directions
+	late   map[*user]uint64 // packets that waited in MPTCP's out-of-order queue: see soleReceivers
 	zones  []energy.Zone
 	cpus   cpuTime
 }
@@ -50,8 +50,8 @@ func (m *measurement) count(rapl *energy.RAPL) (c counts, err error) {
 	return c, err
 }
 
-// soleReceivers are the hosts that receive for one MPTCP user only, by that user: there
-// the host's counters are the user's.
+// soleReceivers returns the hosts that receive for a single MPTCP user, with that user: of these, the host's
+// MPTCP counters are the user's.
 func soleReceivers(users []*user) map[scenario.Name]*user {
 	all := map[scenario.Name][]*user{}
 	for _, u := range users {
@@ -68,8 +68,8 @@ func soleReceivers(users []*user) map[scenario.Name]*user {
 	return sole
 }
 
-// outOfOrder counts the packets that have waited in MPTCP's out-of-order queues
-// of a host.
+// outOfOrder returns how many packets have waited in a host's out-of-order
+// queues of MPTCP.
 func outOfOrder(h *lab.Host) (n uint64, err error) {
 	err = h.Do(func() error {
 		file, err := os.Open("/proc/thread-self/net/netstat")
@@ -77,7 +77,7 @@ func outOfOrder(h *lab.Host) (n uint64, err error) {
 			return err
 		}
 		defer file.Close()
-		// Two lines for each group: names and values.
+		// Each group has two lines: one with the names, one with the values.
 		var names []string
 		lines := bufio.NewScanner(file)
 		for lines.Scan() {
@@ -99,7 +99,7 @@ func outOfOrder(h *lab.Host) (n uint64, err error) {
 	return n, err
 }
 
-// cpuTime is what the machine's processors have had, in the kernel's ticks.
+// cpuTime is how long the machine's processors have been idle, and in all, in the kernel's ticks.
 type cpuTime struct{ idle, all uint64 }
 
 func readCPUTime() (c cpuTime, err error) {
@@ -121,15 +121,15 @@ func readCPUTime() (c cpuTime, err error) {
 	return c, nil
 }
 
-// mostBusy is the share of the processors' time from which on a run may be
-// slower than its links.
+// mostBusy is the share of the processors' time above which they may have been
+// what limited a run, instead of its links.
 const mostBusy = 0.97
 
-// busy warns where the processors had hardly any time to spare.
+// busy warns if the processors had hardly any time to spare between two readings.
 func (n *network) busy(from, to cpuTime) {
 	if all := to.all - from.all; all > 0 {
 		if busy := 1 - float64(to.idle-from.idle)/float64(all); busy > mostBusy {
-			n.warn("the processors were busy all the time: figures may be the machine's limits instead of the network's")
+			n.warn("the processors were busy all the time: figures may show the limits of the machine instead of those of the network")
 		}
 	}
 }

@@ -11,16 +11,16 @@ import (
 	"github.com/mpcc/mpcc/internal/experiment/traffic"
 )
 
-// demand is what a host's users need of it.
+// demand is what a host is to be for its users.
 type demand struct {
 	host      scenario.Name
-	accepts   bool           // connections
-	scheduler string         // of what it sends; "" where it sends nothing
-	ecn       bool           // its connections are to ask for marks: DCTCP needs them
-	programs  *scenario.User // the class whose programs have the host to themselves, nil where none does
+	accepts   bool           // it is the server of some
+	scheduler string         // packet scheduler of what it sends; "" if it sends nothing
+	ecn       bool           // its connections ask for ECN, which DCTCP needs
+	programs  *scenario.User // the class whose programs have the host to themselves; nil if none does
 }
 
-// demands returns what each host with users is to be, and fails where users want different things of a host.
+// demands returns what each host with users is to be. It fails if a host would have to be two things.
 func demands(users []*user) ([]*demand, error) {
 	var all []*demand
 	byHost := map[scenario.Name]*demand{}
@@ -80,7 +80,8 @@ func (m *measurement) prepareHosts() error {
 	return nil
 }
 
-// prepare sets what a host's sockets take from their namespace, and what its interfaces cost.
+// prepare makes the settings that a host's sockets take from their namespace, and tells the algorithms what
+// its interfaces cost.
 func (n *network) prepare(d *demand) error {
 	settings := map[string]string{}
 	if d.scheduler != "" && d.scheduler != "default" {

@@ -13,9 +13,9 @@ import (
 	"github.com/mpcc/mpcc/pkg/telemetry"
 )
 
-// mapReader reads the algorithms' maps once for all users that are seen by them.
+// mapReader reads the algorithms' maps, once for all mapObservers.
 type mapReader struct {
-	wanted bool // by any user
+	wanted bool // there are mapObservers
 	last   telemetry.Snapshot
 }
 
@@ -26,7 +26,7 @@ func (r *mapReader) read() error {
 	r.last = telemetry.Snapshot{}
 	source, err := telemetry.Open()
 	if errors.Is(err, loader.ErrNotLoaded) {
-		return nil // the users have the kernel's own congestion control
+		return nil // the users run the kernel's own congestion control
 	}
 	if err != nil {
 		return err
@@ -36,39 +36,39 @@ func (r *mapReader) read() error {
 	return err
 }
 
-// mapObserver sees a user whose sockets another program has: in the maps of the
-// algorithms and in the counters of the host's interfaces, so that such a user
-// has the host to itself.
+// mapObserver observes a user whose sockets another program has. It finds the
+// subflows' state in the maps of the algorithms, and takes the counters of the
+// host's interfaces for the user's: such a user has the host to itself.
 type mapObserver struct {
 	maps       *mapReader
 	up         bool
 	netns      string               // of the user's host
 	interfaces map[netip.Addr]iface // of the user's host
-	live       []telemetry.Subflow  // at the last look
+	live       []telemetry.Subflow  // the user's, at the last look
 	rows       map[netip.Addr]*mapRow
 	ports      []*port
 	looked     time.Time
-	begun      bool // the measured phase
+	begun      bool // the measured phase has
 }
 
-// mapRow sums up samples of the measured phase, of subflows by one of the user's addresses.
+// mapRow sums up, over the measured phase, the samples of subflows with one of the user's addresses.
 type mapRow struct {
 	means
 	retrans uint64
 	last    map[uint64]uint64 // retransmissions at the last sample, by the subflow's id in the maps
 }
 
-// port is an interface of the user's, and what came over it in his direction.
+// port is an interface of the user's host; its meter counts what came over it in the user's direction.
 type port struct {
 	meter
 	address
 	last uint64 // bytes, at the last look
 }
 
-// observe returns the observer of a user, who must be alone on his host.
+// observe returns the observer of a user. The class must have one user only: its host is the user's alone.
 func (r *mapReader) observe(n *network, u *user) (*mapObserver, error) {
 	if u.class.Count > 1 {
-		return nil, errors.New(u.class.Kind + " users have a host for themselves: give the class count 1, and its host a count")
+		return nil, errors.New(u.class.Kind + " users need a host each: give the class count 1, and its host the count")
 	}
 	r.wanted = true
 	host := u.member.From
@@ -84,7 +84,7 @@ func (r *mapReader) observe(n *network, u *user) (*mapObserver, error) {
 
 func (o *mapObserver) connection(*traffic.Flow) {}
 
-// own is the user's address of a subflow that the sender tells of.
+// own returns the user's address of a subflow, by the sending end's entry in the maps.
 func (o *mapObserver) own(f telemetry.Subflow) netip.Addr {
 	if o.up {
 		return f.Local.Addr()
@@ -95,8 +95,8 @@ func (o *mapObserver) own(f telemetry.Subflow) netip.Addr {
 func (o *mapObserver) look() error {
 	o.live = nil
 	for _, f := range o.maps.last.Subflows {
-		// Each of a subflow's ends is in the maps: the sender's knows the window. It is in
-		// the user's namespace where the user sends.
+		// The maps have an entry for each end of a subflow. Wanted is the sending end's, which
+		// has the window: it is in the user's namespace if the user sends.
 		if _, ok := o.interfaces[o.own(f)]; ok && (f.NetnsName == o.netns) == o.up {
 			o.live = append(o.live, f)
 		}

@@ -15,7 +15,7 @@ import (
 	"github.com/mpcc/mpcc/pkg/energy"
 )
 
-// measurement is one run.
+// measurement is one run while it is done.
 type measurement struct {
 	run      scenario.Run
 	folder   *result.Folder
@@ -32,7 +32,7 @@ type measurement struct {
 	result  result.Run
 }
 
-// do builds the network, lets the users send, measures, and removes all it has made.
+// do builds the network, lets the users send, measures, and removes all that it has made.
 func (m *measurement) do(ctx context.Context) (err error) {
 	m.plan = m.run.Network()
 	m.result = result.Run{
@@ -70,7 +70,7 @@ func (m *measurement) do(ctx context.Context) (err error) {
 	return m.send(ctx)
 }
 
-// send lets the users send, and makes results of what they do in the measured phase.
+// send lets the users send until the run is over, and makes its results.
 func (m *measurement) send(ctx context.Context) error {
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
@@ -94,11 +94,11 @@ func (m *measurement) send(ctx context.Context) error {
 	return nil
 }
 
-// mostVerified is how many directions of links are measured: a data centre's
-// hundreds are made alike.
+// mostVerified is the largest number of links' directions that are measured. A
+// data centre has hundreds, all made in the same way.
 const mostVerified = 32
 
-// links verifies the links and notes what they are.
+// links measures the links, and notes in the results what they are.
 func (m *measurement) links(ctx context.Context) error {
 	drawn := m.net.directions
 	if len(drawn) > mostVerified {
@@ -107,7 +107,7 @@ func (m *measurement) links(ctx context.Context) error {
 		for _, i := range random.Perm(len(m.net.directions))[:mostVerified] {
 			drawn = append(drawn, m.net.directions[i])
 		}
-		m.net.warn("of %d directions of links %d, drawn at random, were measured", len(m.net.directions), mostVerified)
+		m.net.warn("only %d of %d directions of links, drawn at random, were measured", mostVerified, len(m.net.directions))
 	}
 	qualities, err := verify(ctx, drawn)
 	if err != nil {
@@ -117,12 +117,12 @@ func (m *measurement) links(ctx context.Context) error {
 	for i, d := range drawn {
 		measured[d] = qualities[i]
 	}
-	shown := map[lab.Shape]string{} // a large network has many alike
+	shown := map[lab.Shape]string{} // tc is asked once for those that are alike: a large network has many
 	for _, d := range m.net.directions {
 		key := d.shape
 		key.RED = nil
 		qdisc, known := shown[key]
-		if !known || len(m.net.directions) <= 32 {
+		if !known || len(m.net.directions) <= mostVerified {
 			if qdisc, err = d.link.Qdiscs(d.dir); err != nil {
 				return err
 			}
@@ -135,7 +135,7 @@ func (m *measurement) links(ctx context.Context) error {
 	return nil
 }
 
-// look has all observers look.
+// look has all observers look at what their users do.
 func (m *measurement) look() error {
 	if err := m.maps.read(); err != nil {
 		return err
@@ -159,7 +159,7 @@ func (m *measurement) begin() error {
 	return nil
 }
 
-// sample writes down the subflows' state; at is since the measured phase began.
+// sample writes down the state of all subflows. at is the time since the measured phase began.
 func (m *measurement) sample(at time.Duration) error {
 	if err := m.look(); err != nil {
 		return err
@@ -175,7 +175,7 @@ func (m *measurement) sample(at time.Duration) error {
 	return nil
 }
 
-// filesDone says whether all users that come to an end have done so; false where there are none.
+// filesDone says whether all users that transfer files have done so; false if there are no such users.
 func (m *measurement) filesDone() (done bool) {
 	for _, u := range m.users {
 		if !finite(u.class.User) {
@@ -189,7 +189,8 @@ func (m *measurement) filesDone() (done bool) {
 	return done
 }
 
-// measure goes through the phases while users send, and counts at both ends of the measured one.
+// measure goes through the phases while users send, and returns what was counted at the beginning and at the
+// end of the measured one.
 func (m *measurement) measure(ctx context.Context) (first, last counts, err error) {
 	phases := m.run.Scenario.Phases
 	rapl, err := energy.NewRAPL("/sys")

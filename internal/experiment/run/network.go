@@ -15,25 +15,25 @@ import (
 	"github.com/mpcc/mpcc/pkg/energy"
 )
 
-// network is a scenario's network as a lab.
+// network is a scenario's network, made of a lab.
 type network struct {
 	lab        *lab.Lab
 	hosts      map[scenario.Name]*lab.Host
 	links      map[scenario.LinkName]*lab.Link
 	shapes     map[scenario.LinkName]*[2]scenario.Shape // as they are now, there and back
 	directions []*direction
-	// what each host's addresses belong to, in the order of its links
+	// each host's interfaces, in the order of its links
 	interfaces map[scenario.Name][]address
 	prices     []obj.MapsMpccEnergyKey // energy profiles that were set
 	warnings   []string
 }
 
-// address is one interface of a host.
+// address is one interface of a host, with its addresses.
 type address struct {
 	iface
-	price *energy.Profile // of the interface at the far end of the path, nil without
+	price *energy.Profile // of the interface at the far end of the path; nil if the link has no price
 	link  *lab.Link
-	away  lab.Dir // the link's direction from the host
+	away  lab.Dir // the direction of the link that leads away from the host
 	addrs []netip.Addr
 }
 
@@ -44,7 +44,7 @@ func newNetwork(l *lab.Lab) network {
 	}
 }
 
-// build makes the network; close it also after an error.
+// build makes the network. It has to be closed, also after an error.
 func (n *network) build(ctx context.Context, plan *scenario.Network, events []scenario.Event) error {
 	if err := supported(plan.Links, events); err != nil {
 		return err
@@ -55,7 +55,7 @@ func (n *network) build(ctx context.Context, plan *scenario.Network, events []sc
 	if err := n.lab.Route(); err != nil {
 		return err
 	}
-	connects := map[scenario.Name]bool{} // of those that speak MPTCP, who opens connections
+	connects := map[scenario.Name]bool{} // the hosts that speak MPTCP: true for those that open connections
 	for _, c := range plan.Classes {
 		if c.Transport != scenario.OverMPTCP {
 			continue
@@ -80,7 +80,7 @@ func (n *network) build(ctx context.Context, plan *scenario.Network, events []sc
 	return nil
 }
 
-// wire makes routers, hosts and links. In large networks that takes long enough to be interrupted.
+// wire makes routers, hosts and links. In a large network that takes seconds, and ends early with ctx.
 func (n *network) wire(ctx context.Context, plan *scenario.Network) (err error) {
 	for _, r := range plan.Routers {
 		if n.hosts[r], err = n.lab.Router(string(r)); err != nil {
@@ -112,7 +112,7 @@ func (n *network) wire(ctx context.Context, plan *scenario.Network) (err error) 
 	return nil
 }
 
-// supported fails where the kernel lacks a qdisc that a link needs.
+// supported fails if the kernel lacks a qdisc that a link needs.
 func supported(links []scenario.Link, events []scenario.Event) error {
 	has := map[string]error{}
 	for i := range links {
@@ -131,7 +131,7 @@ func supported(links []scenario.Link, events []scenario.Event) error {
 	return nil
 }
 
-// qdiscs are those that the kernel may lack.
+// qdiscs returns those that a link needs and that a kernel may lack.
 func qdiscs(l *scenario.Link, events []scenario.Event) (names []string) {
 	shapes := []*scenario.Shape{&l.Shape}
 	if l.Back != nil {
@@ -193,7 +193,7 @@ func (n *network) link(l *scenario.Link) error {
 	return nil
 }
 
-// profile is the one of that name, nil without.
+// profile returns the built-in energy profile of that name; nil for no name.
 func profile(name string) (*energy.Profile, error) {
 	if name == "" {
 		return nil, nil
@@ -202,7 +202,7 @@ func profile(name string) (*energy.Profile, error) {
 	return &p, err
 }
 
-// shape is what lab calls it.
+// shape returns a scenario's shape as lab has it.
 func shape(s scenario.Shape) lab.Shape {
 	to := lab.Shape{
 		Rate:       uint64(s.Rate),
@@ -220,7 +220,7 @@ func shape(s scenario.Shape) lab.Shape {
 	return to
 }
 
-// whole packets; 0 stays 0.
+// whole rounds to whole packets, at least one; 0 stays 0.
 func whole(packets float64) int {
 	if packets == 0 {
 		return 0
@@ -228,7 +228,7 @@ func whole(packets float64) int {
 	return max(1, int(packets+0.5))
 }
 
-// addresses adds the further addresses that a host's endpoints name.
+// addresses gives a host the further addresses that its endpoints ask for.
 func (n *network) addresses(h *scenario.Host) error {
 	for _, e := range h.MPTCP.Endpoints {
 		at, err := n.interfaceOf(h.Name, e.Link)
@@ -259,8 +259,9 @@ func (n *network) interfaceOf(host, link scenario.Name) (*address, error) {
 	return nil, fmt.Errorf("host %s has no link %s", host, link)
 }
 
-// endpoints sets up a host's path manager. One that only accepts connections
-// opens no subflows: it would try to reach its client's own port.
+// endpoints sets up a host's path manager. A host that only accepts connections
+// opens no subflows: it would connect to the port that its client has happened to
+// get, where nobody listens.
 func (n *network) endpoints(h *scenario.Host, connects bool) error {
 	var endpoints []lab.MPTCPEndpoint
 	for _, e := range h.MPTCP.Endpoints {
@@ -346,7 +347,7 @@ func (n *network) warn(format string, args ...any) {
 	n.warnings = append(n.warnings, text)
 }
 
-// close removes all of it.
+// close removes all that the network has in the system.
 func (n *network) close() error {
 	for _, key := range n.prices {
 		if err := loader.DeleteProfile(key); err != nil {

@@ -12,25 +12,26 @@ import (
 	"github.com/mpcc/mpcc/pkg/energy"
 )
 
-// observer sees what a user's subflows do. It asks the kernel by the user's open sockets or, where other
-// programs have these, reads the maps of the algorithms.
+// observer sees what a user's subflows do. A socketObserver asks the kernel about the user's open sockets; where
+// other programs have these, a mapObserver reads the maps of the algorithms.
 type observer interface {
-	// connection is called for each connection when it is there, and again before it is closed.
+	// connection is told of each connection when it is there, and again before it is closed.
 	connection(f *traffic.Flow)
-	// look reads the counters.
+	// look reads the counters; what follows goes by the last look.
 	look() error
-	// begin begins the measured phase: what is seen after the last look counts.
+	// begin begins the measured phase.
 	begin()
-	// samples is the state, at the last look, of each subflow that was live; time and user are left out.
+	// samples returns the state of each subflow that is live, without time and user. In the measured phase
+	// the report has the means of all samples.
 	samples() []result.Sample
-	// report fills in what was seen from begin to the last look.
+	// report fills in what was seen since begin.
 	report(r *result.User)
 }
 
 // iface is an interface of a user's host.
 type iface struct {
 	name    string
-	profile *energy.Profile // nil where it has none
+	profile *energy.Profile // nil if it has none
 }
 
 // interfacesOf returns a host's interfaces by address.
@@ -44,7 +45,7 @@ func (n *network) interfacesOf(host scenario.Name) map[netip.Addr]iface {
 	return found
 }
 
-// means sums up what samples of the measured phase show, of which results have the means.
+// means sums up what samples show, for their means.
 type means struct {
 	cwnd, srtt float64
 	samples    int
@@ -66,10 +67,10 @@ func (m *means) fill(s *result.Subflow) {
 type meter struct {
 	profile *energy.Profile
 	bytes   uint64        // moved in the measured phase
-	active  time.Duration // in which some were
+	active  time.Duration // time in which any were moved
 }
 
-// add counts what was moved since the time before.
+// add counts what was moved in a stretch of time.
 func (m *meter) add(bytes uint64, since time.Duration) {
 	if bytes > 0 {
 		m.bytes += bytes
@@ -77,7 +78,7 @@ func (m *meter) add(bytes uint64, since time.Duration) {
 	}
 }
 
-// joules is P = b·x + θ, in which x over the active time is what was moved.
+// joules returns the energy by the model P = b·x + θ: b for each bit that was moved, θ over the active time.
 func (m *meter) joules(up bool) float64 {
 	slope := m.profile.Downlink
 	if up {
@@ -89,11 +90,11 @@ func (m *meter) joules(up bool) float64 {
 		}
 		return *of
 	}
-	const joulesPerBit = 1e-9 // at 1 mW/Mbps
+	const joulesPerBit = 1e-9 // at a slope of 1 mW per Mbit/s
 	return value(slope)*joulesPerBit*8*float64(m.bytes) + value(m.profile.Base)/1000*m.active.Seconds()
 }
 
-// spent is the energy of some meters, nil where there are none.
+// spent returns the energy of all meters; nil if there are none.
 func spent(meters []*meter, up bool) *result.Energy {
 	if len(meters) == 0 {
 		return nil

@@ -9,8 +9,8 @@ import (
 	"github.com/mpcc/mpcc/internal/experiment/scenario"
 )
 
-// assemble makes the run's results of what was counted at the beginning and at the end of the measured phase,
-// and of what observers saw in it.
+// assemble makes the run's results: of what was counted at the beginning and at the end of the measured phase,
+// and of what the observers saw in it.
 func (m *measurement) assemble(first, last counts) {
 	r := &m.result
 	r.Measured = last.at.Sub(first.at).Seconds()
@@ -46,7 +46,7 @@ func (m *measurement) assemble(first, last counts) {
 	r.Warnings = m.net.warnings
 }
 
-// classOf is a class as results have it, without users.
+// classOf returns a class as results have it, without its users.
 func classOf(class *scenario.Class) result.Class {
 	c := result.Class{Name: string(class.Name), Multipath: class.Transport == scenario.OverMPTCP, CC: class.CC}
 	if class.Scheduler != "default" {
@@ -55,7 +55,7 @@ func classOf(class *scenario.Class) result.Class {
 	return c
 }
 
-// result is what the user did in the measured phase, which began at start.
+// result returns what the user did in the measured phase, which began at start.
 func (u *user) result(start time.Time) result.User {
 	u.mu.Lock()
 	defer u.mu.Unlock()

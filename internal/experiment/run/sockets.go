@@ -18,30 +18,31 @@ import (
 	"github.com/mpcc/mpcc/pkg/mptcp"
 )
 
-// socketObserver asks the kernel for the subflows of a user's present connection.
+// socketObserver observes a user whose sockets are this process's: it asks the kernel for the subflows of the
+// present connection.
 type socketObserver struct {
 	up, multipath bool
-	interfaces    map[netip.Addr]iface // the user's
+	interfaces    map[netip.Addr]iface // of the user's host
 
 	mu       sync.Mutex
 	flow     *traffic.Flow // nil until it starts
-	conn     *net.TCPConn  // that the last counters are of
+	conn     *net.TCPConn  // the one that was looked at last
 	subflows map[place]*subflow
-	order    []*subflow // in which they were first seen
+	order    []*subflow // the same, in the order in which they were first seen
 	meters   map[string]*meter
 	looked   time.Time
-	begun    bool // the measured phase
+	begun    bool // the measured phase has
 
-	again      uint64 // bytes sent again on another subflow, by all connections
-	lastAgain  uint64 // by the present one, at the last look
-	againBegan uint64 // again, when the measured phase began
+	again      uint64 // bytes that were sent again on another subflow, of all connections
+	lastAgain  uint64 // the same of the present connection, at the last look
+	againBegan uint64 // what again was when the measured phase began
 }
 
-// place tells a user's subflows apart: those of a later connection between the
-// same addresses go on where the former ended.
+// place identifies a user's subflow. One of a later connection between the same
+// addresses counts as the same subflow: it goes on where the former ended.
 type place struct {
-	own, other netip.Addr // of the user and of the peer
-	nth        int        // of a connection's subflows with these addresses
+	own, other netip.Addr // the user's and the peer's
+	nth        int        // among the connection's subflows with these addresses, from 0
 }
 
 // subflow sums up what a subflow has done.
@@ -49,14 +50,14 @@ type subflow struct {
 	id    int
 	iface string
 	sum   tally // of all connections
-	last  tally // of the present one, at the last look
-	began tally // sum, when the measured phase began
+	last  tally // of the present connection, at the last look
+	began tally // what sum was when the measured phase began
 	state unix.TCPInfo
 	live  bool // at the last look
 	means
 }
 
-// tally are counters of a subflow, as the sender has them.
+// tally holds the sender's counters of a subflow.
 type tally struct {
 	sent, acked, delivered, retrans uint64 // bytes, bytes, packets, packets
 }
@@ -84,7 +85,7 @@ func (o *socketObserver) connection(f *traffic.Flow) {
 	o.mu.Lock()
 	o.flow = f
 	o.mu.Unlock()
-	_ = o.look() // which does not fail
+	_ = o.look() // never fails
 }
 
 func (o *socketObserver) look() error {
@@ -111,7 +112,7 @@ func (o *socketObserver) look() error {
 	}
 	info, err := read(conn)
 	if err != nil {
-		return nil // it has just been closed
+		return nil // the connection has just been closed
 	}
 	o.again += info.BytesRetrans - o.lastAgain
 	o.lastAgain = info.BytesRetrans
@@ -127,8 +128,8 @@ func (o *socketObserver) look() error {
 	return nil
 }
 
-// count takes what the present connection's subflows have done since the last look, and returns how many bytes
-// that moved over each of the user's interfaces.
+// count adds what the present connection's subflows have done since the last look, and returns how many bytes
+// they moved over each of the user's interfaces.
 func (o *socketObserver) count(subflows []mptcp.Subflow) (moved map[string]uint64) {
 	moved = map[string]uint64{}
 	seen := map[place]int{}
@@ -146,7 +147,8 @@ func (o *socketObserver) count(subflows []mptcp.Subflow) (moved map[string]uint6
 	return moved
 }
 
-// find is the subflow at these addresses; seen counts those of them that came before.
+// find returns the subflow between these addresses. seen counts, by addresses, those of the connection that
+// have been found already.
 func (o *socketObserver) find(at mptcp.Subflow, seen map[place]int) *subflow {
 	p := place{own: at.Local.Addr(), other: at.Remote.Addr()}
 	if !o.up {
@@ -168,7 +170,7 @@ func (o *socketObserver) find(at mptcp.Subflow, seen map[place]int) *subflow {
 	return s
 }
 
-// read lists a connection's subflows; a TCP connection is one.
+// read returns a connection's subflows. A TCP connection counts as one.
 func read(conn *net.TCPConn) (mptcp.Info, error) {
 	is, err := mptcp.IsMPTCP(conn)
 	if err != nil {
@@ -194,7 +196,7 @@ func (o *socketObserver) begin() {
 	}
 }
 
-// infinite is the slow start threshold that the kernel begins with.
+// infinite is the slow start threshold of a subflow that has not lost anything yet.
 const infinite = 0x7fffffff
 
 func (o *socketObserver) samples() (rows []result.Sample) {

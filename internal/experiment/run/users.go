@@ -47,7 +47,7 @@ func (m *measurement) newUsers() (users []*user, err error) {
 	return users, nil
 }
 
-// up says whether the user sends; else it receives.
+// up says whether the user, the side that opens the connections, sends; otherwise it receives.
 func (u *user) up() bool { return u.class.Direction == "up" }
 
 func (u *user) sender() scenario.Name {
@@ -74,11 +74,11 @@ func finite(class *scenario.User) bool {
 	return class.Kind == scenario.TrafficFile || class.Kind == scenario.TrafficHTTP
 }
 
-// ccName is what the kernel calls the class's congestion control.
+// ccName returns the kernel's name of the class's congestion control.
 func ccName(class *scenario.User) string { return strings.TrimPrefix(class.CC, string(catalog.CC)+"/") }
 
-// start lets each user begin at its time. The channel is closed when all of
-// them have ended; fail is called when one cannot go on.
+// start lets each user begin at its time. The channel is closed when all users
+// have ended; fail is called when one cannot go on.
 func (m *measurement) start(ctx context.Context, fail context.CancelCauseFunc) (ended <-chan struct{}) {
 	random := rand.New(rand.NewPCG(m.run.Seed, 1))
 	var left sync.WaitGroup
@@ -104,7 +104,7 @@ func (m *measurement) start(ctx context.Context, fail context.CancelCauseFunc) (
 	return all
 }
 
-// run runs a user's traffic until it ends.
+// run waits, and then runs the user's traffic until it ends.
 func (u *user) run(ctx context.Context, server *traffic.Server, c traffic.Config, wait time.Duration) error {
 	select {
 	case <-ctx.Done():
@@ -122,7 +122,7 @@ func (u *user) run(ctx context.Context, server *traffic.Server, c traffic.Config
 	return f.Stop()
 }
 
-// watch is told of the user's traffic when it starts, and of each connection while both of its ends are open.
+// watch is traffic.Config.Watch.
 func (u *user) watch(f *traffic.Flow) {
 	u.mu.Lock()
 	u.flow = f
@@ -155,7 +155,7 @@ func (u *user) beginMeasured() {
 	}
 }
 
-// config is a user's traffic.
+// config returns a user's traffic.
 func (m *measurement) config(u *user) (traffic.Config, error) {
 	class := u.class
 	c := traffic.Config{

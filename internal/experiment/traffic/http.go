@@ -33,7 +33,7 @@ type web struct {
 	cmd    *lab.Cmd // nil when it does not run
 }
 
-// serve has a file of so many bytes in the host's nginx.
+// serve puts a file of so many bytes, named by its size, into the host's nginx.
 func (w *web) serve(ctx context.Context, h *lab.Host, bytes uint64) error {
 	w.once.Do(func() { w.err = w.start(ctx, h) })
 	if w.err != nil {
@@ -69,7 +69,7 @@ func (w *web) start(ctx context.Context, h *lab.Host) (err error) {
 	if err := os.WriteFile(config, fmt.Appendf(nil, nginxConfig, w.folder, w.port), 0o644); err != nil {
 		return err
 	}
-	// It serves other users too, when the one that started it has ended.
+	// It must not end with this user: it serves the others of the host too.
 	cmd := tool(context.WithoutCancel(ctx), h, true, "nginx", "-c", config, "-p", w.folder, "-e", "stderr")
 	var said bytes.Buffer
 	cmd.Stderr = &said
@@ -92,7 +92,7 @@ func (w *web) close() {
 
 func (p HTTP) run(ctx context.Context, f *Flow, _ *rand.Rand, ready func()) error {
 	if f.config.Upload {
-		return errors.New("HTTP goes down to the user alone")
+		return errors.New("http traffic goes down to the user only")
 	}
 	if err := f.server.web.serve(ctx, f.server.host, p.Bytes); err != nil {
 		return err
@@ -110,7 +110,7 @@ func (p HTTP) run(ctx context.Context, f *Flow, _ *rand.Rand, ready func()) erro
 	return nil
 }
 
-// curl fetches a file.
+// curl fetches a file of so many bytes.
 func (f *Flow) curl(ctx context.Context, size uint64) error {
 	c := f.config
 	url := fmt.Sprintf("http://%s/%d", net.JoinHostPort(c.Addr.String(), f.server.web.port), size)

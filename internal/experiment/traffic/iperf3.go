@@ -51,7 +51,7 @@ func (Iperf3) run(ctx context.Context, f *Flow, _ *rand.Rand, ready func()) erro
 	return err
 }
 
-// iperf3 prepares both ends.
+// iperf3 prepares the programs of both ends.
 func (f *Flow) iperf3(ctx context.Context, port string) (server, client *lab.Cmd) {
 	c := f.config
 	tell := []string{"-p", port, "-i", "0.1", "--json-stream", "--forceflush"}
@@ -69,7 +69,8 @@ func (f *Flow) iperf3(ctx context.Context, port string) (server, client *lab.Cmd
 	return server, tool(ctx, c.Client, c.Multipath, "iperf3", args...)
 }
 
-// countIntervals counts what the receiving end tells it has received, until that ends.
+// countIntervals counts what the receiving program says it has received, until its
+// output ends. It calls ready at the first word of it.
 func (f *Flow) countIntervals(out io.Reader, ready func()) error {
 	begun := false
 	lines := bufio.NewScanner(out)

@@ -18,12 +18,13 @@ import (
 	"github.com/mpcc/mpcc/internal/experiment/lab"
 )
 
-// The patterns Iperf3 and HTTP are other people's programs. These open their sockets
-// themselves, so that a Flow has no connections of them, and take buffers and, with
-// HTTP, the congestion control from their namespaces.
+// What the patterns Iperf3 and HTTP have in common: they run other people's
+// programs. These open their sockets themselves, so that a Flow knows none of
+// them, and take buffer sizes and, with HTTP, the congestion control from their
+// namespaces.
 
-// tool prepares a program in a host; over MPTCP by mptcpize, which makes its TCP
-// sockets MPTCP ones.
+// tool prepares a program to run in a host; with multipath by mptcpize, which
+// turns its TCP sockets into MPTCP ones.
 func tool(ctx context.Context, h *lab.Host, multipath bool, name string, args ...string) *lab.Cmd {
 	if multipath {
 		name, args = "mptcpize", append([]string{"run", name}, args...)
@@ -31,8 +32,7 @@ func tool(ctx context.Context, h *lab.Host, multipath bool, name string, args ..
 	return h.Command(ctx, name, args...)
 }
 
-// failure says in one line why a program ended, and what to install where it may
-// be missing.
+// failure says in one line why a program failed: by what it said, if anything.
 func failure(cmd *lab.Cmd, err error, said string) error {
 	if err == nil {
 		return nil
@@ -43,7 +43,7 @@ func failure(cmd *lab.Cmd, err error, said string) error {
 	return fmt.Errorf("%s: %s (the program, or mptcpize, may have to be installed)", filepath.Base(cmd.Path), said)
 }
 
-// freePort is one that nobody listens on at the moment.
+// freePort returns a port that nobody listens on at the moment.
 func freePort(h *lab.Host, addr netip.Addr) (port string, err error) {
 	err = h.Do(func() error {
 		ln, err := net.Listen("tcp4", netip.AddrPortFrom(addr, 0).String())
@@ -56,7 +56,7 @@ func freePort(h *lab.Host, addr netip.Addr) (port string, err error) {
 	return port, err
 }
 
-// listening waits until somebody listens on the port.
+// listening returns when somebody listens on the port.
 func listening(ctx context.Context, h *lab.Host, port string) error {
 	n, err := strconv.ParseUint(port, 10, 16)
 	if err != nil {
@@ -89,7 +89,8 @@ func listening(ctx context.Context, h *lab.Host, port string) error {
 	return fmt.Errorf("nobody listens on port %s of %s after 10 s", port, h.Name())
 }
 
-// listens says whether /proc/net/tcp has a listening socket (state 0A) on the port.
+// listens says whether a table like /proc/net/tcp has a listening socket (state
+// 0A) on the port.
 func listens(table []byte, port uint16) bool {
 	on := fmt.Appendf(nil, ":%04X", port)
 	for line := range bytes.Lines(table) {
