@@ -28,7 +28,7 @@ var pageTemplate = template.Must(template.New("report").Funcs(template.FuncMap{
 	},
 }).Parse(pageText))
 
-// page is the report as one HTML page that needs nothing else.
+// page returns the report as one self-contained HTML page.
 func (r *Report) page() ([]byte, error) {
 	var out bytes.Buffer
 	err := pageTemplate.Execute(&out, r)

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Markdown writes an experiment for a page, under a heading of the second level. remarks follow the claims;
-// image turns the index of a plot into its address.
+// Markdown returns an experiment as a section of a page, under a heading of the second level. remarks, which may
+// be empty, follow the claims; image returns the address of a plot by its index.
 func (e *Experiment) Markdown(remarks string, image func(plot int) string) string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "## %s\n\n%s (%s).\n", e.Scenario.Name, e.Scenario.Title, e.Scenario.Source)

@@ -23,13 +23,13 @@ const File = "results.json"
 
 const samplesFolder = "samples"
 
-// Folder is a run folder that is being written. Nothing is written outside it, whatever lies in it already.
+// Folder is a run folder that is being written. Nothing is written outside it, whatever links are in it already.
 type Folder struct {
 	Path string
 	root *os.Root
 }
 
-// Create makes the folder, with those above it. A folder that holds results is left alone.
+// Create makes the folder, with those above it, and opens it for writing. It refuses one that holds results.
 func Create(path string) (*Folder, error) {
 	if _, err := os.Lstat(filepath.Join(path, File)); err == nil {
 		return nil, fmt.Errorf("%s holds results already: name another folder", path)
@@ -46,14 +46,14 @@ func Create(path string) (*Folder, error) {
 	return &Folder{path, root}, nil
 }
 
-// Close ends the writing, and removes the folder if nothing has come into it.
+// Close ends the writing, and removes the folder if it is empty.
 func (f *Folder) Close() error {
-	_ = f.root.Remove(samplesFolder) // these two fail if there is something in it
+	_ = f.root.Remove(samplesFolder) // both fail if there is something in it
 	_ = os.Remove(f.Path)
 	return f.root.Close()
 }
 
-// Samples opens the CSV of a run and names it in the run. index is the run's place in Result.Runs.
+// Samples makes the CSV of a run, and notes its name in the run. index is the run's place in Result.Runs.
 func (f *Folder) Samples(run *Run, index int) (*SampleWriter, error) {
 	if err := f.root.MkdirAll(samplesFolder, 0o755); err != nil {
 		return nil, err
@@ -74,8 +74,8 @@ func (f *Folder) Drop(run *Run) error {
 	return f.root.Remove(run.Samples)
 }
 
-// Write writes results.json; until it is whole there is none, so a run that was killed leaves no half of it.
-// It sets the format and its version, and fills in each user's goodput and each run's measures.
+// Write writes results.json in one step, so that a run that was killed leaves no half of it. It fills in the
+// format and its version, each user's goodput and each run's measures.
 func (f *Folder) Write(r *Result) error {
 	r.Format, r.Version = format, version
 	var text bytes.Buffer
@@ -88,7 +88,7 @@ func (f *Folder) Write(r *Result) error {
 	return atomicfile.WriteIn(f.root, File, text.Bytes(), 0o644)
 }
 
-// whole is r with what is filled in, and its empty lists as lists, not nulls.
+// whole returns r with what Write fills in, and with empty lists in place of nil, which JSON would have as null.
 func (r *Result) whole() *Result {
 	c := *r
 	list(&c.Scenario.Notes)
@@ -130,7 +130,8 @@ func list[T any](s *[]T) {
 	}
 }
 
-// Read reads a run folder's results.json. Neither that nor anything it names leads out of the folder.
+// Read returns a run folder's results.json. Neither that nor the samples it names are read outside the folder,
+// whatever paths or links are in it.
 func Read(folder string) (*Result, error) {
 	path := filepath.Join(folder, File)
 	file, err := open(folder, File)
@@ -169,14 +170,14 @@ func Read(folder string) (*Result, error) {
 	return &r, nil
 }
 
-// open opens a file of a run folder, which may be anybody's: mpcc reads it as root.
+// open opens a file of a run folder, and nothing outside it: the folder may be anybody's, and mpcc run as root.
 func open(folder, name string) (*os.File, error) {
 	root, err := os.OpenRoot(folder)
 	if err != nil {
 		return nil, err
 	}
 	defer root.Close()
-	file, err := root.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0) // a pipe would be waited for
+	file, err := root.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0) // or it would wait for the writer of a pipe
 	var failed *fs.PathError
 	if errors.As(err, &failed) {
 		return nil, fmt.Errorf("%s: %s: %w", folder, name, failed.Err)

@@ -18,14 +18,14 @@ type Sample struct {
 	Time      float64 // seconds since the measured phase began; negative in the warm-up
 	Class     string
 	User      int // from 0, in its class
-	Subflow   int // Subflow.ID
+	Subflow   int // as Subflow.ID
 	Interface string
 	Cwnd      uint32  // packets
 	Ssthresh  *uint32 // packets; nil before the first loss
 	SRTT      float64 // ms
 	Rate      float64 // bit/s, the kernel's delivery rate
-	Bytes     uint64  // acknowledged since the subflow began: the sequence number
-	Retrans   uint64  // segments
+	Bytes     uint64  // acknowledged since the subflow began
+	Retrans   uint64  // segments, since the subflow began
 }
 
 var sampleColumns = []string{
@@ -63,7 +63,7 @@ func (w *SampleWriter) Close() error {
 	return errors.Join(w.csv.Error(), w.file.Close())
 }
 
-// ReadSamples calls each with the run's samples, in their order. The run is one that Read returned.
+// ReadSamples calls each with the samples of a run that Read returned, in their order.
 func (r *Run) ReadSamples(each func(Sample)) error {
 	file, err := open(r.folder, r.Samples)
 	if err != nil {

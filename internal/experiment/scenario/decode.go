@@ -37,13 +37,13 @@ func (p problems) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// decoder turns nodes into values, as the struct tags have it, and remembers where each came from.
+// decoder turns YAML into values by their struct tags, and remembers where in the file each comes from.
 type decoder struct {
 	file     string
 	problems problems
-	env      map[string]any // the variables; nil where nothing may vary
+	env      map[string]any // the variables; nil where $(…) is not for
 	fixed    bool           // leave out what may vary
-	left     int            // nodes; aliases of aliases would go on for ever
+	left     int            // nodes that may still be read: aliases of aliases multiply
 	nodes    map[any]*yaml.Node
 }
 
@@ -56,12 +56,12 @@ func (d *decoder) problem(n *yaml.Node, format string, args ...any) {
 	}
 }
 
-// at reports a problem where the value that field points to was written, or the mapping that lacks it.
+// at reports a problem at the place of the value that field points to, or of the mapping that lacks it.
 func (d *decoder) at(field any, format string, args ...any) {
 	d.problem(d.nodes[field], format, args...)
 }
 
-// place is where the value that field points to was written.
+// place returns where in the file the value that field points to is.
 func (d *decoder) place(field any) string {
 	n := d.nodes[field]
 	return fmt.Sprintf("%s:%d:%d", d.file, n.Line, n.Column)
@@ -77,7 +77,7 @@ func (d *decoder) err() error {
 	return d.problems
 }
 
-// decode sets v from n. what names the place in an error.
+// decode sets v to what n says. Problems call it what.
 func (d *decoder) decode(n *yaml.Node, v reflect.Value, what string, tag reflect.StructTag) {
 	d.nodes[v.Addr().Interface()] = n
 	if d.left--; d.left < 0 {
@@ -130,7 +130,7 @@ func (d *decoder) is(n *yaml.Node, kind yaml.Kind, what, noun string) bool {
 	return false
 }
 
-// pairs walks a mapping, and reports keys that come twice.
+// pairs visits the keys of a mapping, and reports those that are there twice.
 func (d *decoder) pairs(n *yaml.Node, visit func(key, value *yaml.Node)) {
 	seen := map[string]bool{}
 	for i := 0; i+1 < len(n.Content); i += 2 {
@@ -154,7 +154,7 @@ type field struct {
 	needed bool
 }
 
-// fields lists the keys of a struct, those of inlined ones in their place.
+// fields returns the keys of a struct, those of inlined structs in their place.
 func fields(t reflect.Type) []field {
 	var all []field
 	for _, f := range reflect.VisibleFields(t) {
@@ -172,7 +172,7 @@ func (d *decoder) mapping(n *yaml.Node, v reflect.Value, what string) {
 	known := fields(v.Type())
 	given := map[string]bool{}
 	for _, f := range known {
-		// Where a problem with what is left out belongs.
+		// A problem with a key that is left out belongs to the mapping.
 		d.nodes[v.FieldByIndex(f.Index).Addr().Interface()] = n
 		if text := f.Tag.Get("default"); text != "" && v.FieldByIndex(f.Index).Kind() != reflect.Slice {
 			if err := set(v.FieldByIndex(f.Index), text); err != nil {
@@ -229,14 +229,14 @@ func (d *decoder) list(n *yaml.Node, v reflect.Value, what string, tag reflect.S
 			there = append(there, c)
 		}
 	}
-	// Of its final size at once: nodes knows elements by their address.
+	// It has its final size from the beginning: nodes knows elements by their addresses.
 	v.Set(reflect.MakeSlice(v.Type(), len(there), len(there)))
 	for i, c := range there {
 		d.decode(c, v.Index(i), "an entry of "+what, tag)
 	}
 }
 
-// wanted says whether an entry's when is true.
+// wanted says whether an entry of a list is to be kept: its when is not false.
 func (d *decoder) wanted(n *yaml.Node, t reflect.Type) bool {
 	if t.Kind() != reflect.Struct || n.Kind != yaml.MappingNode {
 		return true
@@ -246,7 +246,7 @@ func (d *decoder) wanted(n *yaml.Node, t reflect.Type) bool {
 	}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		if value := target(n.Content[i+1]); n.Content[i].Value == "when" && value.Kind == yaml.ScalarNode {
-			// A wrong one is reported when the entry is decoded.
+			// An expression that is wrong is reported when the entry is decoded.
 			text, err := d.expand(value.Value)
 			return err != nil || text != "false"
 		}
@@ -267,7 +267,7 @@ func (d *decoder) scalar(n *yaml.Node, v reflect.Value, what string, tag reflect
 	}
 }
 
-// set parses text as v's type has it.
+// set sets v to what text says.
 func set(v reflect.Value, text string) error {
 	if t, ok := v.Addr().Interface().(encoding.TextUnmarshaler); ok {
 		return t.UnmarshalText([]byte(text))
