@@ -27,7 +27,7 @@ type progress struct {
 // showProgress shows progress as a bar where out is a terminal, else as lines if these are wanted.
 func showProgress(name string, out *os.File, lines bool) progress {
 	switch {
-	case os.Getenv(tellProgress) != "":
+	case inGuest():
 		return progress{tell: writeProgress, done: func() {}}
 	case term.IsTerminal(int(out.Fd())):
 		return progressBar(name, out)
@@ -72,12 +72,14 @@ func progressLines(name string, out io.Writer) progress {
 	}
 }
 
-// In a virtual machine progress goes among the output, as lines that begin with
-// progressMark, when the variable tellProgress is set.
+// In a virtual machine, where the environment variable tellProgress is set,
+// progress is written among the output: as lines that begin with progressMark.
 const (
 	tellProgress = "MPCC_TELL_PROGRESS"
 	progressMark = "\x1e"
 )
+
+func inGuest() bool { return os.Getenv(tellProgress) != "" }
 
 func writeProgress(p experiment.Progress) {
 	if line, err := json.Marshal(p); err == nil {
@@ -85,7 +87,7 @@ func writeProgress(p experiment.Progress) {
 	}
 }
 
-// progressReader takes the progress out of a virtual machine's output.
+// progressReader takes the lines of progress out of a virtual machine's output.
 type progressReader struct {
 	out  io.Writer
 	tell func(experiment.Progress)

@@ -33,13 +33,14 @@ func newRunCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "run NAME|FILE",
 		Short: "Run a published experiment, or one of your own",
-		Long: `run builds the network of a scenario in namespaces, measures that it is what was asked
-for, lets its users send, and shows what came out beside what the paper says. Everything
-is removed afterwards; the results stay in a folder, with a report as HTML.
+		Long: `run builds the network of a scenario in network namespaces, measures whether its links are
+what the scenario asks for, lets its users send, and shows the results beside those of the
+paper. Afterwards everything is removed but the results: a folder with a report as HTML.
 
-NAME is one of --list; FILE has a / in its name or ends with .yaml, and is written as
-docs/scenarios.md says. Most scenarios need a kernel with netem and RED: --vm runs them
-in a virtual machine with a stock Debian kernel.`,
+NAME is one of --list. FILE has a / in its name or ends with .yaml; docs/scenarios.md says
+how to write one. Most scenarios need a kernel with netem and RED: --vm runs them in a
+virtual machine with a stock Debian kernel. The first time it takes some minutes longer, to
+fetch the kernel and to build a root file system for it.`,
 		Example: "  mpcc run scenario-c --cc lia,olia\n  mpcc run --quick --vm wlan-3g\n  mpcc run ./own.yaml --set n=5,10 --repeats 3",
 		Args: func(_ *cobra.Command, names []string) error {
 			if (list || clean) == (len(names) == 1) || len(names) > 1 {
@@ -67,14 +68,14 @@ in a virtual machine with a stock Debian kernel.`,
 	c.Flags().StringSliceVar(&r.cc, "cc", nil, "congestion controls, in place of the scenario's")
 	c.Flags().StringSliceVar(&r.scheduler, "sched", nil, "packet schedulers, in place of the scenario's")
 	c.Flags().StringArrayVar(&r.set, "set", nil, "other values for a variable of the sweep, name=value,value")
-	c.Flags().IntVar(&r.options.Repeats, "repeats", 0, "how often each point is run, in place of the scenario's")
-	c.Flags().Uint64Var(&r.options.Seed, "seed", 0, "where the random numbers come from, in place of the scenario's")
-	c.Flags().BoolVar(&r.options.Quick, "quick", false, "the short form: for a look, not for a figure")
-	c.Flags().StringVarP(&r.out, "out", "o", "", "the `folder` of the results, which must not hold any yet")
-	c.Flags().StringVar(&r.kernel, "vm", "", "run it in a virtual machine with a stock `KERNEL` of "+strings.Join(vm.Labels(), ", "))
+	c.Flags().IntVar(&r.options.Repeats, "repeats", 0, "how often each point of the sweep is run, in place of the scenario's")
+	c.Flags().Uint64Var(&r.options.Seed, "seed", 0, "seed of the random numbers, in place of the scenario's")
+	c.Flags().BoolVar(&r.options.Quick, "quick", false, "run the short form: a first look, whose numbers are not to be relied on")
+	c.Flags().StringVarP(&r.out, "out", "o", "", "`folder` for the results; it must not have any yet")
+	c.Flags().StringVar(&r.kernel, "vm", "", "run it in a virtual machine with a stock `KERNEL`: "+strings.Join(vm.Labels(), ", "))
 	c.Flags().Lookup("vm").NoOptDefVal = vm.Labels()[0]
 	c.Flags().BoolVar(&list, "list", false, "list the scenarios that mpcc brings")
-	c.Flags().BoolVar(&clean, "clean", false, "remove what killed runs have left")
+	c.Flags().BoolVar(&clean, "clean", false, "remove what runs that were killed have left")
 	return c
 }
 
@@ -84,11 +85,11 @@ type runner struct {
 	cc, scheduler []string
 	set           []string
 	out           string
-	kernel        string // of the virtual machine, "" without
+	kernel        string // label of the virtual machine's; "" for this machine
 	options       experiment.Options
 }
 
-// open reads the scenario and makes the folder of its results.
+// open reads the scenario and makes the folder for its results.
 func (r *runner) open() (*scenario.File, *result.Folder, error) {
 	file, err := r.scenario()
 	if err != nil {
@@ -131,11 +132,14 @@ func (r *runner) run(ctx context.Context, c *cobra.Command) error {
 	if err := shown.Save(r.out); err != nil {
 		return err
 	}
-	fmt.Fprintf(c.OutOrStdout(), "\nresults in %s\n", r.out)
+	if !inGuest() { // else the host says so
+		fmt.Fprintf(c.OutOrStdout(), "\nresults in %s\n", r.out)
+	}
 	return nil
 }
 
-// interrupted is the error of a run that a signal ended: whom it was waiting for, or else what became of it.
+// interrupted returns the error for a command that a signal ended: who kept it waiting or, if nobody did, what
+// became of it.
 func interrupted(err error, end string) error {
 	var held *lockfile.HeldError
 	if errors.As(err, &held) {
@@ -144,14 +148,14 @@ func interrupted(err error, end string) error {
 	return errors.New("interrupted: " + end)
 }
 
-// Where the virtual machine has this program and the scenario.
+// Paths in the virtual machine.
 const (
 	guestProgram  = "/usr/bin/mpcc"
 	guestScenario = "/root/scenario.yaml"
 	guestResults  = "/results"
 )
 
-// runInVM runs the same in a virtual machine and brings its results here.
+// runInVM has the same command run in a virtual machine, which leaves its results here.
 func (r *runner) runInVM(ctx context.Context, c *cobra.Command) error {
 	kernel, err := vm.Find(r.kernel)
 	if err != nil {
@@ -193,11 +197,11 @@ func (r *runner) runInVM(ctx context.Context, c *cobra.Command) error {
 	case ended.Status != 0:
 		return fmt.Errorf("in the virtual machine mpcc run ended with exit code %d", ended.Status)
 	}
-	fmt.Fprintf(c.OutOrStdout(), "outside the virtual machine in %s\n", folder.Path)
+	fmt.Fprintf(c.OutOrStdout(), "\nresults in %s\n", folder.Path)
 	return nil
 }
 
-// guestCommand is what runs in the virtual machine.
+// guestCommand returns the command that runs in the virtual machine.
 func (r *runner) guestCommand(file *scenario.File) []string {
 	command := []string{guestProgram, "run", guestScenario, "--out", guestResults,
 		"--repeats", fmt.Sprint(r.options.Repeats), "--seed", fmt.Sprint(r.options.Seed)}
@@ -205,7 +209,7 @@ func (r *runner) guestCommand(file *scenario.File) []string {
 		command = append(command, "--quick")
 	}
 	if slices.ContainsFunc(file.Runs(r.options.Quick), schedules) {
-		// The module gives stock kernels the type of BPF packet schedulers.
+		// Stock kernels take BPF packet schedulers only with the module.
 		command = append([]string{"sh", "-c", `modprobe ` + kmod.Name + ` && exec "$@"`, "sh"}, command...)
 	}
 	return command
@@ -216,7 +220,7 @@ func schedules(one scenario.Run) bool {
 	return slices.ContainsFunc(one.Scenario.Users, func(u scenario.User) bool { return u.Scheduler != "default" })
 }
 
-// scenario is the file, with what the command line changes.
+// scenario returns the scenario file, with what the command line changes.
 func (r *runner) scenario() (*scenario.File, error) {
 	file, err := scenario.Load(r.name)
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	module "github.com/mpcc/mpcc/bpf/kmod"
 )
 
-// install builds the module and puts it where modprobe finds it, in place of what another version or a killed
-// install has left.
+// install builds the module and puts it where modprobe finds it. It removes first what another version, or an
+// install that was killed, has left.
 func (c *change) install(ctx context.Context, h host, progress func(string)) error {
 	if err := h.checkBuild(); err != nil {
 		return err
@@ -68,7 +68,7 @@ func (c *change) installDirectly(ctx context.Context, release string) error {
 	return nil
 }
 
-// writeSources fills a folder with the module's sources.
+// writeSources writes the module's sources into a folder.
 func writeSources(dir, version string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -86,7 +86,7 @@ func writeSources(dir, version string) error {
 	})
 }
 
-// uninstall takes away every version for every kernel, whole or not.
+// uninstall removes every version, for every kernel, whole or not.
 func (c *change) uninstall(ctx context.Context) error {
 	versions, err := filepath.Glob(dkmsTree + "/*/source")
 	if err != nil {

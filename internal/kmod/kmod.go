@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kmod builds, installs, loads and removes the kernel module mpcc_sched (bpf/kmod), by which an
-// unmodified kernel takes MPTCP packet schedulers in BPF. It goes through DKMS where that is installed, so
-// that new kernels get the module too, and otherwise builds it for the running kernel.
+// Package kmod builds, installs, loads and removes the kernel module mpcc_sched (bpf/kmod), with which an
+// unmodified kernel can run MPTCP packet schedulers in BPF. Where DKMS is installed it builds by that, so that
+// kernels to come get the module too, otherwise for the running kernel only.
 package kmod
 
 import (
@@ -23,31 +23,31 @@ import (
 	"github.com/mpcc/mpcc/internal/lockfile"
 )
 
-// Name is the module's.
+// Name is the name of the module.
 const Name = "mpcc_sched"
 
-// What an installation consists of; all of it is gone after Remove.
+// What an installation consists of. Remove removes all of it.
 const (
 	pkg       = "mpcc-sched"              // DKMS's name for it
 	dkmsTree  = "/var/lib/dkms/" + pkg    // DKMS's own state
-	sources   = "/usr/src/" + pkg + "-"   // and a version: what DKMS builds
-	workspace = "/var/cache/mpcc/kmod"    // a build without DKMS
-	object    = "updates/" + Name + ".ko" // and its result, below /lib/modules/RELEASE
+	sources   = "/usr/src/" + pkg + "-"   // and a version: the sources for DKMS
+	workspace = "/var/cache/mpcc/kmod"    // for a build without DKMS
+	object    = "updates/" + Name + ".ko" // what that installs, below /lib/modules/RELEASE
 	atBoot    = "/etc/modules-load.d/" + pkg + ".conf"
 	lockFile  = "/run/mpcc-kmod.lock"
 )
 
-// State is what there is of the module.
+// State says what there is of the module on this machine.
 type State struct {
 	Kernel    string `json:"kernel"`              // the running kernel
-	Native    bool   `json:"native"`              // it has BPF packet schedulers itself
+	Native    bool   `json:"native"`              // it takes BPF packet schedulers by itself
 	Version   string `json:"version"`             // of the sources in this mpcc
 	Installed string `json:"installed,omitempty"` // version installed for the running kernel
 	Loaded    string `json:"loaded,omitempty"`    // version loaded
-	Users     int    `json:"users"`               // programs and tables that hold the loaded one
+	Users     int    `json:"users"`               // how many schedulers and programs use the loaded one
 }
 
-// Current tells whether the loaded module is that of this mpcc.
+// Current says whether the loaded module is of the same version as this mpcc's.
 func (s State) Current() bool { return s.Loaded == s.Version }
 
 func thisHost() host {
@@ -58,7 +58,7 @@ func thisHost() host {
 	return host{release: unix.ByteSliceToString(u.Release[:])}
 }
 
-// Status looks up what there is of the module.
+// Status returns what there is of the module.
 func Status(ctx context.Context) (State, error) {
 	h := thisHost()
 	s := State{Kernel: h.release, Version: module.Version(), Loaded: h.read("/sys/module/" + Name + "/version")}
@@ -71,15 +71,15 @@ func Status(ctx context.Context) (State, error) {
 			return s, err
 		}
 	}
-	// It fails where there is none.
+	// It fails if the module is not installed.
 	if out, err := command(ctx, "modinfo", "-F", "version", Name).Output(); err == nil {
 		s.Installed = strings.TrimSpace(string(out))
 	}
 	return s, nil
 }
 
-// Install builds and installs the module where it is not, loads it, and has it loaded at boot. It tells
-// progress what it is about to do, and reports whether anything was missing.
+// Install builds, installs and loads the module, now and at every boot. What is there already it leaves. It calls
+// progress with what takes long before that begins, and returns whether anything was missing.
 func Install(ctx context.Context, progress func(string)) (changed bool, err error) {
 	c, err := begin(ctx)
 	if err != nil {
@@ -127,7 +127,8 @@ func Install(ctx context.Context, progress func(string)) (changed bool, err erro
 	return true, c.load(ctx)
 }
 
-// Remove unloads the module and takes away all that Install put on the machine. It reports whether there was anything.
+// Remove unloads the module and removes all that Install has put on the machine. It returns whether there was
+// anything.
 func Remove(ctx context.Context) (changed bool, err error) {
 	c, err := begin(ctx)
 	if err != nil {
@@ -153,8 +154,8 @@ func Remove(ctx context.Context) (changed bool, err error) {
 	return s.Loaded != "" || s.Installed != "", err
 }
 
-// change is a change of the installation, with the lock that keeps out others. The commands that it runs hold
-// the lock too, so that what a killed one started comes to its end before another begins.
+// change is a change of the installation. It holds the lock that keeps out others. The commands that it runs hold
+// the lock too: if it is killed, the next change waits until they have ended.
 type change struct{ lock *lockfile.Lock }
 
 // lockWait is long enough for a build on a slow machine.
@@ -175,7 +176,7 @@ func begin(ctx context.Context) (*change, error) {
 
 func (c *change) end() { _ = c.lock.Unlock() }
 
-// run runs a command; the end of what it printed is in the error.
+// run runs a command. The end of what it prints is in the error.
 func (c *change) run(ctx context.Context, name string, arg ...string) error {
 	cmd := command(ctx, name, arg...)
 	cmd.ExtraFiles = []*os.File{c.lock.File()}
@@ -198,7 +199,7 @@ func tail(text string, n int) string {
 	return strings.Join(lines[max(0, len(lines)-n):], "\n")
 }
 
-// load loads the installed module; what it says in the kernel log is in the error.
+// load loads the installed module. What the module says in the kernel's log is in the error.
 func (c *change) load(ctx context.Context) error {
 	log, err := openKernelLog()
 	if err != nil {
@@ -218,7 +219,8 @@ func (c *change) load(ctx context.Context) error {
 	return err
 }
 
-// unload waits a little: the kernel lets a detached table go some time later.
+// unload unloads the module. It waits for that a little: the kernel lets go of schedulers some time after they
+// were detached.
 func unload(ctx context.Context) error {
 	end := time.After(5 * time.Second)
 	for {

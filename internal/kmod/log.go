@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// kernelLog reads what the kernel says from now on.
+// kernelLog reads what the kernel says after it was opened.
 type kernelLog struct{ fd int }
 
 func openKernelLog() (kernelLog, error) {
@@ -24,7 +24,7 @@ func openKernelLog() (kernelLog, error) {
 // lines returns the messages that begin with prefix, without it.
 func (l kernelLog) lines(prefix string) []string {
 	var lines []string
-	record := make([]byte, 8192) // the kernel gives one a read
+	record := make([]byte, 8192) // each read returns one
 	for {
 		n, err := unix.Read(l.fd, record)
 		if err != nil {

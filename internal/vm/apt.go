@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// apt fetches packages of a Debian suite with a configuration of its own, so
-// that the machine's stays as it is.
+// apt fetches packages of a Debian suite. It has a configuration of its own in
+// its folder; the machine's is not touched.
 type apt struct{ dir, config string }
 
 // Download fetches packages of a Debian suite into a folder and returns their files.
@@ -24,7 +24,7 @@ func Download(ctx context.Context, suite, dir string, names ...string) ([]string
 	return a.download(ctx, names...)
 }
 
-// newApt reads the suite's list of packages. download ends its use.
+// newApt returns an apt that has read the suite's list of packages.
 func newApt(ctx context.Context, suite, dir string) (*apt, error) {
 	source, err := debianSource(ctx, suite)
 	if err != nil {
@@ -52,14 +52,15 @@ func (a *apt) run(ctx context.Context, program string, arg ...string) (string, e
 		"-o", "Dir::State::Status=" + filepath.Join(a.config, "status"),
 		"-o", "Dir::Cache=" + a.config,
 		"-o", "APT::Architecture=amd64",
-		"-o", "APT::Sandbox::User=", // the folder may be closed to the _apt user
-		"-o", "APT::Update::Error-Mode=any", // no silent fallback on a failed download
+		"-o", "APT::Sandbox::User=", // user _apt may have no access to the folder
+		"-o", "APT::Update::Error-Mode=any", // or it would go on with an old list in silence
 	}, arg...)...)
 	cmd.Dir = a.dir
 	return output(cmd)
 }
 
-// download fetches packages, returns their files, and removes the configuration.
+// download fetches packages and returns their files. It also removes the
+// configuration: no more can be fetched.
 func (a *apt) download(ctx context.Context, names ...string) ([]string, error) {
 	if _, err := a.run(ctx, "apt-get", append([]string{"download"}, names...)...); err != nil {
 		return nil, err
@@ -72,7 +73,7 @@ func (a *apt) download(ctx context.Context, names ...string) ([]string, error) {
 
 const keyring = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
-// debianSource is the line of sources.list for a suite, from the mirror that
+// debianSource returns the line of sources.list for a suite, with the mirror that
 // this machine uses.
 func debianSource(ctx context.Context, suite string) (string, error) {
 	if _, err := os.Stat(keyring); err != nil {

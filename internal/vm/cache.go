@@ -20,22 +20,22 @@ import (
 	"github.com/mpcc/mpcc/internal/lockfile"
 )
 
-// cache is the folder that holds what is fetched or built once: kernels, the
-// root file system, the verdict on KVM.
+// cache is the folder of what is fetched or built once: kernels, the root file
+// system, whether KVM works.
 //
-//	lock        taken by whoever changes the cache
-//	ENTRY/      one per kernel, root file system, …; whole or absent
-//	work/       work in progress, one folder a process, whose lock it holds while it lives
+//	lock        held by whoever changes the cache
+//	ENTRY/      one for each kernel, root file system, …; whole or absent
+//	work/*/     temporary folders, each with a lock that its owner holds while it lives
 //	console-*   the console of the last run of each kernel
 type cache struct {
 	dir string
-	say func(stage string)
+	say func(stage string) // Spec.Stage
 }
 
 const workFolder = "work"
 
-// openCache finds the cache: a clone of mpcc around the working folder has its
-// own (git ignores it), elsewhere the user has one.
+// openCache returns the cache: that of the clone of mpcc around the working
+// folder (git ignores it) or, elsewhere, the user's.
 func openCache(say func(stage string)) (cache, error) {
 	if say == nil {
 		say = func(string) {}
@@ -59,7 +59,8 @@ func openCache(say func(stage string)) (cache, error) {
 // cloneModule is what the go.mod of a clone begins with.
 const cloneModule = "module github.com/mpcc/mpcc\n"
 
-// Clone returns the clone of mpcc that the working folder is in, "" where it is in none.
+// Clone returns the root of the clone of mpcc that the working folder is in; "" if
+// it is in none.
 func Clone() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -80,7 +81,8 @@ func Clone() (string, error) {
 
 func (c cache) path(name string) string { return filepath.Join(c.dir, name) }
 
-// lock waits until no other process changes the cache, or ctx ends.
+// lock takes the lock on the cache. It waits until no other process changes it, or
+// ctx ends.
 func (c cache) lock(ctx context.Context) (unlock func(), err error) {
 	l, err := lockfile.Try(c.path("lock"))
 	var held *lockfile.HeldError
@@ -96,7 +98,7 @@ func (c cache) lock(ctx context.Context) (unlock func(), err error) {
 	return func() { _ = l.Unlock() }, nil
 }
 
-// scratch makes a temporary folder and sweeps away those whose owners were
+// scratch returns a new temporary folder. It removes those whose owners were
 // killed. Call it with the cache locked.
 func (c cache) scratch() (dir string, remove func(), err error) {
 	old, err := os.ReadDir(c.path(workFolder))
@@ -128,15 +130,15 @@ func sweep(dir string) error {
 		return nil
 	case err == nil:
 		return errors.Join(os.RemoveAll(dir), l.Unlock())
-	case !errors.Is(err, fs.ErrNotExist): // it was killed before it had a lock, or while it removed all
+	case !errors.Is(err, fs.ErrNotExist): // there is none if the owner was killed while it made or removed the folder
 		return err
 	}
 	return os.RemoveAll(dir)
 }
 
-// entry returns the folder called name. When it is absent, was built to
-// another recipe, or refresh is set, build fills a new folder, which replaces
-// the old one only when it is whole. Call it with the cache locked.
+// entry returns the folder called name. If it is absent, was built from another
+// recipe, or refresh is set, build fills a new folder, which replaces the old one
+// once it is whole. Call it with the cache locked.
 func (c cache) entry(name, recipe string, refresh bool, build func(dir string) error) (string, error) {
 	dir := c.path(name)
 	known, err := os.ReadFile(filepath.Join(dir, "recipe"))
@@ -174,9 +176,9 @@ func (c cache) entry(name, recipe string, refresh bool, build func(dir string) e
 //go:embed packages.txt
 var packageList string
 
-// packages are those of Debian that the host needs.
+// packages returns the Debian packages that the host needs.
 func packages() string {
-	_, names, _ := strings.Cut(packageList, "\n") // below a line that says what they are
+	_, names, _ := strings.Cut(packageList, "\n") // the first line says what they are
 	return strings.Join(strings.Fields(names), " ")
 }
 
@@ -187,7 +189,8 @@ func command(ctx context.Context, name string, arg ...string) *exec.Cmd {
 	return cmd
 }
 
-// output runs a command and returns what it prints; its complaint is in the error.
+// output runs a command and returns what it prints. What it says on its standard
+// error is in the error.
 func output(cmd *exec.Cmd) (text string, err error) {
 	err = stream(cmd, func(r io.Reader) error {
 		printed, err := io.ReadAll(r)
@@ -197,9 +200,9 @@ func output(cmd *exec.Cmd) (text string, err error) {
 	return text, err
 }
 
-// stream runs a command and has read read what it prints; its complaint is in the error.
+// stream is output, but has read read what the command prints.
 func stream(cmd *exec.Cmd, read func(io.Reader) error) error {
-	// To the kernel the command's parent is this thread, not the process: it is killed when the thread ends.
+	// Stay on this thread: Pdeathsig kills the command when the thread that started it ends.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	var complaint bytes.Buffer
@@ -212,11 +215,11 @@ func stream(cmd *exec.Cmd, read func(io.Reader) error) error {
 		return explain(cmd, err, "")
 	}
 	err = read(printed)
-	printed.Close() // lets the command end if it was not read to its end
+	printed.Close() // so that the command ends if not all of it was read
 	return errors.Join(err, explain(cmd, cmd.Wait(), complaint.String()))
 }
 
-// explain says which command failed, why, and how to get one that is missing.
+// explain says which command failed and why, and how to get one that is missing.
 func explain(cmd *exec.Cmd, err error, complaint string) error {
 	switch {
 	case err == nil:

@@ -15,12 +15,11 @@ import (
 	"strings"
 )
 
-// Kernel is a stock Debian kernel. It is found through its metapackage, so that the version follows the
-// distribution.
+// Kernel is a stock Debian kernel: the newest version that a suite has.
 type Kernel struct {
 	Label    string // what users call it
 	Suite    string // of Debian
-	NoModule bool   // it is too old for the module of bpf/kmod
+	NoModule bool   // it is too old for the module in bpf/kmod
 }
 
 // kernels are those that mpcc runs on.
@@ -29,6 +28,7 @@ var kernels = []Kernel{
 	{Label: "7.x", Suite: "trixie-backports"},
 }
 
+// metapackage depends on the packages of the newest version.
 const metapackage = "linux-image-cloud-amd64"
 
 // keptModules are the folders of modules that go into the VM, below kernel/.
@@ -37,7 +37,7 @@ var keptModules = []string{"arch", "crypto", "lib", "net", "drivers/net", "drive
 // droppedModules are exceptions to keptModules.
 var droppedModules = []string{"drivers/net/ethernet", "drivers/net/wwan", "drivers/net/xen-netback", "drivers/net/vmxnet3"}
 
-// neededModules must come with a kernel, as a module or built in.
+// neededModules have to come with a kernel, as modules or built in.
 var neededModules = []string{
 	"sch_netem", "sch_tbf", "sch_htb", "sch_red", "sch_fq", "sch_fq_codel", "sch_ingress",
 	"cls_u32", "cls_flower", "cls_bpf", "act_mirred",
@@ -45,7 +45,7 @@ var neededModules = []string{
 	"tcp_bbr", "tcp_dctcp", "inet_diag", "tcp_diag", "mptcp_diag",
 }
 
-// Labels names the kernels that mpcc runs on, the one that most people have first.
+// Labels returns the labels of the kernels that mpcc runs on, first that which most people have.
 func Labels() []string {
 	var labels []string
 	for _, k := range kernels {
@@ -54,7 +54,7 @@ func Labels() []string {
 	return labels
 }
 
-// Find returns the kernel of a label; the error names all.
+// Find returns the kernel of a label; the error names all labels.
 func Find(label string) (Kernel, error) {
 	for _, k := range kernels {
 		if k.Label == label {
@@ -65,8 +65,8 @@ func Find(label string) (Kernel, error) {
 }
 
 // Fetch downloads the newest version of a kernel and rebuilds the root file
-// system, whatever the cache holds; stage is as in Spec. Run fetches what is
-// missing by itself.
+// system, whatever the cache has. stage is Spec.Stage. Run fetches by itself what
+// is missing.
 func Fetch(ctx context.Context, k Kernel, stage func(string)) error {
 	c, err := openCache(stage)
 	if err != nil {
@@ -100,7 +100,7 @@ func (c cache) kernel(ctx context.Context, k Kernel, refresh bool) (string, erro
 	})
 }
 
-// fetchKernel unpacks k's packages into the folder tree, by way of dir.
+// fetchKernel downloads k's packages to dir, and unpacks them into the folder tree.
 func fetchKernel(ctx context.Context, k Kernel, dir, tree string) error {
 	a, err := newApt(ctx, k.Suite, dir)
 	if err != nil {
@@ -127,9 +127,9 @@ func fetchKernel(ctx context.Context, k Kernel, dir, tree string) error {
 	return nil
 }
 
-// kernelPackages follows a metapackage to the packages that hold the kernel:
-// one with an image and modules, or one each. show returns what
-// `apt-cache show` prints for the named packages.
+// kernelPackages follows a metapackage to the packages that have the kernel: one
+// with image and modules, or several. show returns what `apt-cache show` prints
+// of packages.
 func kernelPackages(meta string, show func(...string) (string, error)) ([]string, error) {
 	found := map[string]bool{}
 	for next := []string{meta}; len(next) > 0; {
@@ -156,11 +156,11 @@ func kernelPackages(meta string, show func(...string) (string, error)) ([]string
 	return names, nil
 }
 
-// kernelPackage matches a package that carries one version of a kernel; the
-// metapackages have no version in their names.
+// kernelPackage matches a package of one version of a kernel; metapackages have no
+// version in their names.
 var kernelPackage = regexp.MustCompile(`^linux-(image|binary|modules|base)-[0-9]\S*$`)
 
-// kernelDepends lists the kernel packages in the Depends fields of `apt-cache show`.
+// kernelDepends returns the kernel packages in the Depends fields of `apt-cache show`.
 func kernelDepends(text string) []string {
 	var names []string
 	for lines := bufio.NewScanner(strings.NewReader(text)); lines.Scan(); {
@@ -178,7 +178,7 @@ func kernelDepends(text string) []string {
 	return names
 }
 
-// packKernel takes vmlinuz and the kept modules out of an unpacked kernel.
+// packKernel makes vmlinuz, modules.cpio and release of an unpacked kernel.
 func packKernel(ctx context.Context, tree, dir string) error {
 	modules, err := modulesOf(tree)
 	if err != nil {
@@ -197,7 +197,7 @@ func packKernel(ctx context.Context, tree, dir string) error {
 		return err
 	}
 
-	// depmod looks in lib or in usr/lib, as its own system has it.
+	// depmod looks in lib or in usr/lib, wherever modules are on its own system.
 	base := filepath.Join(dir, "base")
 	kept := filepath.Join(base, "usr", "lib", "modules", release)
 	if err := errors.Join(os.MkdirAll(kept, 0o755), os.Symlink("usr/lib", filepath.Join(base, "lib"))); err != nil {
@@ -227,7 +227,7 @@ func packKernel(ctx context.Context, tree, dir string) error {
 
 // modulesOf returns the folder of modules of an unpacked kernel, which is named after its release.
 func modulesOf(tree string) (string, error) {
-	// Bookworm still has modules in /lib.
+	// Debian 12 still has modules in /lib.
 	var found []string
 	for _, pattern := range []string{"usr/lib/modules/*", "lib/modules/*"} {
 		m, err := filepath.Glob(filepath.Join(tree, pattern))
@@ -242,7 +242,7 @@ func modulesOf(tree string) (string, error) {
 	return found[0], nil
 }
 
-// keepModules moves what the guest gets from one folder of modules to another.
+// keepModules moves the modules that the guest gets from one folder to another.
 func keepModules(modules, kept string) error {
 	for _, folder := range keptModules {
 		to := filepath.Join(kept, "kernel", folder)
@@ -250,7 +250,7 @@ func keepModules(modules, kept string) error {
 			return err
 		}
 		err := os.Rename(filepath.Join(modules, "kernel", folder), to)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) { // all of it may be built in
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // what is in there may be built in
 			return err
 		}
 	}
@@ -281,7 +281,7 @@ func firstOf(files ...string) (string, error) {
 	return "", fmt.Errorf("none of these files is there: %s", strings.Join(files, ", "))
 }
 
-// missingModules lists the needed modules that are neither in the folder nor built in.
+// missingModules returns the needed modules that are neither in the folder nor built in.
 func missingModules(dir string) ([]string, error) {
 	builtin, err := os.ReadFile(filepath.Join(dir, "modules.builtin"))
 	if err != nil {

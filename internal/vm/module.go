@@ -17,7 +17,7 @@ import (
 	"github.com/mpcc/mpcc/bpf/kmod"
 )
 
-// buildRoot returns the folder with root.cpio, Debian with what building bpf/kmod for k takes: its
+// buildRoot returns the folder with the root.cpio in which bpf/kmod can be built for k: it has the kernel's
 // headers, which bring the compiler, and DKMS.
 func (c cache) buildRoot(ctx context.Context, k Kernel, kdir string) (string, error) {
 	release, err := os.ReadFile(filepath.Join(kdir, "release"))
@@ -34,8 +34,8 @@ func (c cache) buildRoot(ctx context.Context, k Kernel, kdir string) (string, er
 	return dir, nil
 }
 
-// buildModule leaves in /results what the module adds to the kernel's folder of modules. Any build of the
-// same sources does; how a user builds them is a test of its own.
+// buildModule builds the module, and leaves in /results what it adds to the kernel's folder of modules. It does
+// so by plain make: how a user installs the module is a test of its own.
 const buildModule = `set -e
 cp -r /module /tmp/module
 make -C /lib/modules/$(uname -r)/build M=/tmp/module modules
@@ -45,7 +45,7 @@ install -D -m 644 -t updates/dkms /tmp/module/mpcc_sched.ko
 depmod
 cp -r updates modules.*.bin modules.dep modules.alias modules.symbols modules.softdep /results`
 
-// module returns the folder with module.cpio, which is bpf/kmod built for k, where modprobe finds it.
+// module returns the folder with module.cpio: the module of bpf/kmod for k, at the place where modprobe finds it.
 // Call it with the cache locked.
 func (c cache) module(ctx context.Context, k Kernel, accel string) (string, error) {
 	sum, err := hash(kmod.Source())
@@ -93,7 +93,7 @@ func (c cache) module(ctx context.Context, k Kernel, accel string) (string, erro
 	})
 }
 
-// hash sums up the names and contents of a folder's files.
+// hash returns a hash of the names and contents of a folder's files.
 func hash(folder fs.FS) (string, error) {
 	sum := sha256.New()
 	err := fs.WalkDir(folder, ".", func(file string, d fs.DirEntry, err error) error {

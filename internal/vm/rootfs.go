@@ -30,12 +30,12 @@ var droppedPaths = []string{
 	"usr/lib/apt", "var/cache", "var/lib/apt", "var/lib/dpkg",
 }
 
-// rootfs returns the folder with root.cpio, Debian as every guest has it.
+// rootfs returns the folder with the root.cpio of every guest that builds nothing.
 func (c cache) rootfs(ctx context.Context, refresh bool) (string, error) {
 	return c.debian(ctx, "rootfs", []string{rootfsSuite}, guestPackages, refresh)
 }
 
-// debian returns the folder with root.cpio, a Debian of the packages, which may come from several suites.
+// debian returns the folder with a root.cpio: a Debian with these packages, which may come from several suites.
 func (c cache) debian(ctx context.Context, name string, suites, packages []string, refresh bool) (string, error) {
 	recipe := fmt.Sprintf("2 %q %q %q", suites, packages, droppedPaths)
 	return c.entry(name, recipe, refresh, func(dir string) error {
@@ -50,8 +50,9 @@ func (c cache) debian(ctx context.Context, name string, suites, packages []strin
 			debootstrap = append(debootstrap, source)
 		}
 		if os.Geteuid() == 0 {
-			// For root it mounts the host's /dev, /proc and /sys in its folder. When
-			// it is killed they must not stay, least of all for us to sweep away.
+			// As root it mounts the host's /dev, /proc and /sys in its folder. If it is
+			// killed they must not stay mounted: the folder will be removed, and with it
+			// what is mounted there.
 			debootstrap = append([]string{"unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"}, debootstrap...)
 		}
 		cmd := command(ctx, debootstrap[0], debootstrap[1:]...)
@@ -71,7 +72,7 @@ func (c cache) debian(ctx context.Context, name string, suites, packages []strin
 	})
 }
 
-// wanted tells whether the guest gets a file of the Debian tree.
+// wanted says whether the guest gets a file of the Debian tree.
 func wanted(name string) bool {
 	for _, d := range droppedPaths {
 		if name == d || strings.HasPrefix(name, d+"/") {

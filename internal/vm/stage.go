@@ -18,8 +18,8 @@ import (
 //go:embed init.sh
 var initScript string
 
-// stage puts kernel and initial file system together; layers are archives that go on top of those of the
-// cache. Call it with the cache locked.
+// stage returns a machine with its kernel and its initial file system; layers are further archives that go into
+// that. Call it with the cache locked.
 func (c cache) stage(ctx context.Context, spec Spec, layers ...string) (m machine, remove func(), err error) {
 	kdir, err := c.kernel(ctx, spec.Kernel, false)
 	if err != nil {
@@ -51,7 +51,7 @@ func (c cache) stage(ctx context.Context, spec Spec, layers ...string) (m machin
 	return m, remove, m.writeInitrd(layers)
 }
 
-// writeInitrd writes the initial file system: the layers, and on top what is this machine's own.
+// writeInitrd writes the initial file system: the layers, and what is for this machine only.
 func (m machine) writeInitrd(layers []string) error {
 	initrd, err := os.Create(filepath.Join(m.dir, "initrd"))
 	if err != nil {
@@ -83,7 +83,7 @@ func (m machine) writeInitrd(layers []string) error {
 		archive.close(), w.Flush(), initrd.Close())
 }
 
-// runScript is the shell script that becomes the command.
+// runScript returns the shell script /run-me, which becomes the command.
 func runScript(spec Spec) string {
 	var b strings.Builder
 	env := map[string]string{"MPCC_KERNEL": spec.Kernel.Label}
@@ -106,5 +106,5 @@ func runScript(spec Spec) string {
 	return b.String() + "\n"
 }
 
-// quote makes one word of the shell of any text.
+// quote returns any text as one word of the shell.
 func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package vm boots stock Debian kernels under QEMU and runs commands inside as
-// root. README.md tells how.
+// Package vm boots stock Debian kernels under QEMU, and runs commands in there as
+// root. README.md says how.
 package vm
 
 import (
@@ -27,56 +27,56 @@ import (
 // Spec is one command to run in a VM of its own.
 type Spec struct {
 	Kernel Kernel
-	Cmd    []string          // program and arguments, found in the guest's PATH
-	Env    map[string]string // beside PATH, HOME, LANG, MPCC_KERNEL, the label, and MachineVariable
+	Cmd    []string          // program, which is looked for in the guest's PATH, and arguments
+	Env    map[string]string // beside PATH, HOME, LANG, MPCC_KERNEL (the label) and MachineVariable
 
-	// Files of the host that the guest gets: path in the guest → file or folder here.
+	// Files that the guest gets: path in the guest → file or folder of the host.
 	Files map[string]string
 
-	// Stdout gets what the command prints, on its standard output and error; nil drops it.
+	// Stdout gets what the command prints on its standard output and error; nil drops it.
 	Stdout io.Writer
 
 	// ResultsDir is an existing folder of the host that gets what the command
 	// leaves in the guest's /results; "" drops that.
 	ResultsDir string
 
-	// Build gives the guest the kernel's headers, a compiler and DKMS, to build bpf/kmod
-	// with, instead of the module that is built already.
+	// Build gives the guest what building the module in bpf/kmod takes (the kernel's headers, a
+	// compiler, DKMS) instead of the module itself.
 	Build bool
 
-	// OwnTime lets an emulated VM's clock go by the instructions it runs instead of by the host's: a busy
-	// host makes the command take longer, but changes nothing of what it measures.
+	// OwnTime has the clock of an emulated VM count the instructions that it runs, instead of following the
+	// host's clock. On a busy host the command then takes longer, but measures the same.
 	OwnTime bool
 
 	// Interactive ties the command to this terminal instead of Stdout.
 	Interactive bool
 
-	// Stage is told in a few words what comes next, some of which takes minutes the first time; nil for no
-	// word. What the cache has is not built again, and not told.
+	// Stage is told, in a few words, what comes next: fetching and building, which the cache spares later
+	// runs, and booting. It may be nil.
 	Stage func(string)
 }
 
-// Result tells about a command that ran to its end.
+// Result says how a command ended.
 type Result struct {
 	Status  int           // the command's exit status, 127 when it was not found
 	Release string        // of the kernel, as uname -r
 	Accel   string        // kvm or tcg
-	Boots   int           // how often it was started until the command began
+	Boots   int           // how many boots it took until the command began
 	Boot    time.Duration // from the start of QEMU to that of the command
 	Total   time.Duration // from the start of QEMU to the last of the results
 }
 
-// MachineVariable tells the command in one line what machine it is on.
+// MachineVariable is an environment variable of the command. It says in a line what machine it runs on.
 const MachineVariable = "MPCC_MACHINE"
 
 const (
 	memory      = "3072" // MiB
 	cpus        = "2"
-	bootTimeout = 3 * time.Minute // takes some seconds on an idle machine
-	consoleTail = 40              // lines shown of a VM that died
+	bootTimeout = 3 * time.Minute // a boot takes some seconds on an idle machine
+	consoleTail = 40              // lines of the console in an error
 
-	// QEMU's emulation of two CPUs can let one run an instruction that the other is patching: once in
-	// a hundred boots the kernel dies of it in its first seconds.
+	// In about one boot of a hundred the kernel dies in its first seconds: QEMU's emulation of two CPUs
+	// can let one run an instruction that the other one is just patching.
 	maxBoots = 3
 )
 
@@ -95,7 +95,7 @@ func Run(ctx context.Context, spec Spec) (Result, error) {
 	defer remove()
 	c.say("booting kernel " + spec.Kernel.Label)
 	result, err := m.run(ctx, accel)
-	// Kept for whoever wants to know more than the tail.
+	// The console is kept: the error shows only its end.
 	log := c.path("console-" + spec.Kernel.Label + ".log")
 	if renamed := os.Rename(m.console(), log); renamed != nil {
 		return result, errors.Join(err, renamed)
@@ -110,7 +110,7 @@ func Run(ctx context.Context, spec Spec) (Result, error) {
 	return result, nil
 }
 
-// prepare makes all that a boot needs, and tells how QEMU can run it.
+// prepare returns a machine that can be booted, and how QEMU can run it: kvm or tcg.
 func (c cache) prepare(ctx context.Context, spec Spec) (m machine, accel string, remove func(), err error) {
 	unlock, err := c.lock(ctx)
 	if err != nil {
@@ -135,7 +135,7 @@ func (c cache) prepare(ctx context.Context, spec Spec) (m machine, accel string,
 	return m, accel, remove, err
 }
 
-// machine describes the VM.
+// machine returns the value of MachineVariable.
 func (s Spec) machine(accel string) string {
 	switch {
 	case accel == "kvm":
@@ -146,19 +146,19 @@ func (s Spec) machine(accel string) string {
 	return "emulated VM"
 }
 
-// errNotBegun is a VM that died before the command.
+// errNotBegun is wrapped if a VM died before the command began.
 var errNotBegun = errors.New("the VM ended before it ran the command")
 
 // machine is a folder with all that one boot needs.
 type machine struct {
 	dir  string
-	mark string // frames the command's output
+	mark string // random text at the beginning and at the end of the command's output
 	spec Spec
 }
 
 func (m machine) console() string { return filepath.Join(m.dir, "console.log") }
 
-// qemuArgs is the command line of QEMU. The command's output comes through
+// qemuArgs returns the command line of QEMU. The command's output comes through
 // file descriptor 3, its status and results through 4.
 func (m machine) qemuArgs(accel string) []string {
 	args := []string{"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-m", memory,
@@ -182,14 +182,14 @@ func (m machine) qemuArgs(accel string) []string {
 	// words: QEMU emulates rep movsb byte by byte.
 	args = append(args, "-cpu", "max,-cx16,-erms,-fsrm")
 	if m.spec.OwnTime {
-		// 4 ns an instruction, and no waiting while the guest sleeps. The clock
-		// is one for all CPUs, so that a second one would gain nothing.
+		// An instruction takes 4 ns of the guest's time, and its sleep no time of the
+		// host's. A second CPU would gain nothing: they would take turns.
 		return append(args, "-smp", "1", "-accel", "tcg,thread=single", "-icount", "shift=2,sleep=off,align=off", "-rtc", "clock=vm")
 	}
 	return append(args, "-smp", cpus, "-accel", "tcg,thread=multi")
 }
 
-// run boots the VM until it comes to the command, and lets it come to its end.
+// run boots the VM, again if it dies before the command begins, and waits for its end.
 func (m machine) run(ctx context.Context, accel string) (result Result, err error) {
 	for boots := 1; boots <= maxBoots; boots++ {
 		result, err = m.boot(ctx, accel)
@@ -203,7 +203,7 @@ func (m machine) run(ctx context.Context, accel string) (result Result, err erro
 
 // boot runs the VM until the command's results are here.
 func (m machine) boot(ctx context.Context, accel string) (result Result, err error) {
-	// To the kernel QEMU's parent is this thread, not the process: it is killed when the thread ends.
+	// Stay on this thread: Pdeathsig kills QEMU when the thread that started it ends.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 
@@ -222,7 +222,7 @@ func (m machine) boot(ctx context.Context, accel string) (result Result, err err
 	})
 	defer late.Stop()
 
-	// Both ends see the end of the file when QEMU dies.
+	// Both come to their end when QEMU dies.
 	result.Accel = accel
 	printed := make(chan error)
 	go func() {
@@ -251,7 +251,7 @@ func (m machine) boot(ctx context.Context, accel string) (result Result, err err
 	return result, errors.Join(err, explain(qemu, waited, complaint.String()))
 }
 
-// start starts QEMU. The command's output can be read from out, its status and results from end.
+// start starts QEMU. out gives the command's output, end its status and results.
 func (m machine) start(ctx context.Context, accel string, complaint io.Writer) (qemu *exec.Cmd, out, end *os.File, err error) {
 	if err := os.WriteFile(m.console(), nil, 0o644); err != nil {
 		return nil, nil, nil, err
@@ -267,7 +267,7 @@ func (m machine) start(ctx context.Context, accel string, complaint io.Writer) (
 	}
 	defer endW.Close()
 	qemu = command(ctx, "qemu-system-x86_64", m.qemuArgs(accel)...)
-	qemu.Cancel = func() error { return qemu.Process.Signal(syscall.SIGTERM) } // gives the terminal back
+	qemu.Cancel = func() error { return qemu.Process.Signal(syscall.SIGTERM) } // on which it sets the terminal back
 	qemu.WaitDelay = 5 * time.Second
 	qemu.ExtraFiles = []*os.File{outW, endW}
 	qemu.Stderr = complaint
@@ -280,7 +280,8 @@ func (m machine) start(ctx context.Context, accel string, complaint io.Writer) (
 	return qemu, out, end, nil
 }
 
-// readOutput hands the command's output on, from the guest's first line to the mark.
+// readOutput copies the command's output to Spec.Stdout, up to the mark. began is called when the guest's first
+// line, which comes before the command, is there.
 func (m machine) readOutput(r io.Reader, began func(release string)) error {
 	in := bufio.NewReader(r)
 	line, err := in.ReadString('\n')
@@ -306,9 +307,9 @@ func (m machine) readOutput(r io.Reader, began func(release string)) error {
 	return err
 }
 
-// copyUntil copies r to w up to a mark, which it takes but does not copy.
-// Output is passed on at once, unless the mark may have begun. Returns io.EOF
-// when no mark comes.
+// copyUntil copies r to w up to a mark, which it reads but does not copy. It
+// copies at once what cannot be the beginning of the mark. The error is io.EOF if
+// no mark comes.
 func copyUntil(w io.Writer, r io.Reader, mark string) error {
 	var held []byte
 	chunk := make([]byte, 64<<10)
@@ -336,12 +337,12 @@ func copyUntil(w io.Writer, r io.Reader, mark string) error {
 	}
 }
 
-// readResults returns the command's status and unpacks what follows it.
+// readResults returns the command's status, and unpacks the results, which follow it.
 func (m machine) readResults(r io.Reader) (int, error) {
 	in := bufio.NewReader(r)
 	line, err := in.ReadString('\n')
 	if errors.Is(err, io.EOF) {
-		return 0, nil // readOutput tells that the VM ended
+		return 0, nil // readOutput has the error
 	}
 	if err != nil {
 		return 0, err
@@ -356,8 +357,8 @@ func (m machine) readResults(r io.Reader) (int, error) {
 	return status, nil
 }
 
-// accel tells by booting once whether KVM works here: /dev/kvm may exist and
-// yet not run a stock kernel. Call it with the cache locked.
+// accel returns kvm or tcg. A boot shows whether KVM works here: there may be a
+// /dev/kvm that cannot run a stock kernel. Call it with the cache locked.
 func (c cache) accel(ctx context.Context, k Kernel) (string, error) {
 	if f, err := os.OpenFile("/dev/kvm", os.O_RDWR, 0); err != nil {
 		return "tcg", nil
@@ -386,7 +387,7 @@ func (c cache) accel(ctx context.Context, k Kernel) (string, error) {
 			verdict = "tcg"
 		}
 		if ctx.Err() != nil {
-			return context.Cause(ctx) // nothing is known when the probe was cut short
+			return context.Cause(ctx) // the boot was cut short, and shows nothing
 		}
 		return os.WriteFile(filepath.Join(dir, "verdict"), []byte(verdict), 0o644)
 	})
@@ -400,7 +401,7 @@ func (c cache) accel(ctx context.Context, k Kernel) (string, error) {
 // bug matches a line in which the kernel reports a fault of its own.
 var bug = regexp.MustCompile(`^\[ *\d+\.\d+\].*(WARNING:|BUG:|Oops|general protection|rcu: INFO)`)
 
-// kernelBugs lists the console's lines that report a fault of the kernel.
+// kernelBugs returns the lines of the console that report a fault of the kernel.
 func kernelBugs(console []byte) []string {
 	var bugs []string
 	for line := range bytes.Lines(console) {

@@ -42,7 +42,7 @@ func run(ctx context.Context, inVM bool) error {
 		if out, err = exec.Command(mpcc, "doctor", algorithm).CombinedOutput(); err == nil {
 			return show(ctx, mpcc)
 		}
-		// Exit code 4: this kernel can't. Anything else a VM would not mend.
+		// Exit code 4: this kernel can't. For other errors a VM is no remedy.
 		var exit *exec.ExitError
 		if !errors.As(err, &exit) || exit.ExitCode() != 4 {
 			return fmt.Errorf("mpcc doctor: %s", strings.TrimSpace(string(out)))
@@ -57,7 +57,7 @@ func run(ctx context.Context, inVM bool) error {
 	return runInVM(ctx, kernel, mpcc)
 }
 
-// findMpcc takes the binary that stands beside this one.
+// findMpcc returns the mpcc in the same folder as this program.
 func findMpcc() (string, error) {
 	self, err := os.Executable()
 	if err != nil {

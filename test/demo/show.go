@@ -40,10 +40,10 @@ var (
 // The interfaces' energy profiles, as mpcc energy show lists them.
 var profiles = []struct{ iface, name string }{{"wlan0", "wifi-2012"}, {"lte0", "lte-2012"}}
 
-// stage is what the demo has put up, to be put back whatever happens.
+// stage runs the demo's commands, and puts everything back at the end, whatever happens.
 type stage struct {
 	mpcc  string
-	clear []func() error // last first
+	clear []func() error // run in reverse
 }
 
 func (s *stage) later(f func() error) { s.clear = append(s.clear, f) }
@@ -56,7 +56,7 @@ func (s *stage) close() (err error) {
 	return err
 }
 
-// say shows a command as a user would type it, and its output.
+// say runs mpcc, and shows the command as a user would type it, with its output.
 func (s *stage) say(args ...string) error {
 	fmt.Printf("$ mpcc %s\n", strings.Join(args, " "))
 	cmd := exec.Command(s.mpcc, args...)
@@ -183,7 +183,7 @@ func (s *stage) network() (phone, server *lab.Host, to netip.Addr, err error) {
 	return phone, server, peers[0], nil
 }
 
-// outcome is how an end of the transfer fared.
+// outcome is what one end of the transfer has to tell.
 type outcome struct {
 	mptcp.Result
 	err error
@@ -222,7 +222,7 @@ func (s *stage) transfer(ctx context.Context, phone, server *lab.Host, to netip.
 	}
 }
 
-// receive takes one transfer on a host.
+// receive has a host accept one transfer.
 func receive(server *lab.Host) (received <-chan outcome, closeListener func() error, err error) {
 	var ln *mptcp.Listener
 	err = server.Do(func() (err error) {
@@ -246,7 +246,7 @@ func receive(server *lab.Host) (received <-chan outcome, closeListener func() er
 	return ended, ln.Close, nil
 }
 
-// send sends the content from a host, until ctx ends.
+// send sends the content from a host. It stops when ctx ends.
 func send(ctx context.Context, phone *lab.Host, to netip.Addr) <-chan outcome {
 	ended := make(chan outcome, 1)
 	go func() {
@@ -267,12 +267,12 @@ func send(ctx context.Context, phone *lab.Host, to netip.Addr) <-chan outcome {
 	return ended
 }
 
-// scrape runs the exporter and shows a piece of what Prometheus would read.
+// scrape runs the exporter, and shows a part of what Prometheus would read.
 func (s *stage) scrape(ctx context.Context) (err error) {
 	fmt.Printf("\n$ mpcc exporter --web.listen-address %s &\n$ curl -s http://%s/metrics | grep '^mpcc_.*%s' | grep -v _bucket\n",
 		scrapeAt, scrapeAt, seriesOf)
 	cmd := exec.CommandContext(ctx, s.mpcc, "exporter", "--web.listen-address", scrapeAt)
-	// To the kernel the exporter's parent is this thread, not the process: it is killed when the thread ends.
+	// Stay on this thread: Pdeathsig kills the exporter when the thread that started it ends.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	cmd.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGKILL}
@@ -310,7 +310,7 @@ func printScrape(url string) error {
 	return lines.Err()
 }
 
-// traces are what the demo could leave behind.
+// traces lists what the demo could leave behind.
 func traces() (string, error) {
 	namespaces, err := os.ReadDir("/run/netns")
 	if err != nil && !errors.Is(err, os.ErrNotExist) {

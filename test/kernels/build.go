@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kernels runs test/e2e in VMs with stock kernels. README.md tells how.
+// Package kernels runs test/e2e in VMs with stock kernels. README.md says how.
 package kernels
 
 import (
@@ -22,13 +22,13 @@ const (
 	guestDeploy   = "/deploy"
 )
 
-// ProjectEnv tells the command where the project's files are.
+// ProjectEnv returns the environment that tells a command in the guest where the project's files are.
 func ProjectEnv() map[string]string {
 	return map[string]string{"MPCC_BIN": guestBin, "MPCC_TESTDATA": guestTestdata, "MPCC_DEPLOY": guestDeploy}
 }
 
-// ProjectFiles builds mpcc and the end-to-end tests, and returns them and the
-// folders testdata and deploy for Spec.Files. Call remove when they are no longer needed.
+// ProjectFiles builds mpcc and the end-to-end tests, and returns them, with the
+// folders testdata and deploy, for Spec.Files. remove removes what was built.
 func ProjectFiles(ctx context.Context) (files map[string]string, remove func(), err error) {
 	root, err := clone()
 	if err != nil {
@@ -64,7 +64,7 @@ func ProjectFiles(ctx context.Context) (files map[string]string, remove func(), 
 	return files, remove, nil
 }
 
-// clone is the clone of mpcc that this runs in.
+// clone returns the root of the clone of mpcc that this runs in.
 func clone() (string, error) {
 	root, err := vm.Clone()
 	if err == nil && root == "" {

@@ -26,8 +26,8 @@ import (
 
 var kernelFlag = flag.String("kernel", strings.Join(Labels(), ","), "labels of the kernels to boot, with commas between")
 
-// perKernel bounds the tests of one kernel. The tests inside get a little
-// less, so that one that hangs ends with Go's dump of its goroutines.
+// perKernel is how long the tests of one kernel may take. The tests inside get a
+// little less, so that of one that hangs Go shows the goroutines.
 const perKernel = 40 * time.Minute
 
 // expectedSkips lists, by kernel, the tests of test/e2e that skip there.
@@ -54,8 +54,8 @@ func TestE2E(t *testing.T) {
 			testKernel(t, vm.Spec{Kernel: kernel, Files: measured}, tests)
 		}})
 		if label == Labels()[0] {
-			// The second core's first job does not mind what the others do; and thanks to it two kernels,
-			// which do mind, are not at the same test at the same time.
+			// Second, so that it runs beside the first kernel: the load of the other VM does not change what
+			// it measures, and the other kernels, where it does, start later and so run other tests at a time.
 			jobs = append(jobs, job{"own-time", func(t *testing.T) {
 				testKernel(t, vm.Spec{Kernel: kernel, Files: files, OwnTime: true}, tests)
 			}})
@@ -68,7 +68,7 @@ func TestE2E(t *testing.T) {
 			installs = append(installs, job{name, func(t *testing.T) { testInstall(t, kernel, files) }})
 		}
 	}
-	// As an emulated machine keeps one CPU busy, two run at a time. (t.Parallel would choose the order itself.)
+	// Two run at a time, as an emulated machine keeps one CPU busy. (With t.Parallel the order would be left to Go.)
 	var lanes sync.WaitGroup
 	next := make(chan job)
 	for range 2 {
@@ -94,7 +94,7 @@ func find(t *testing.T, label string) vm.Kernel {
 	return kernel
 }
 
-// guest is what the VMs get, and the names of the tests in there.
+// guest returns the files that the VMs get, and the names of the tests in there.
 func guest(t *testing.T) (files map[string]string, tests []string) {
 	files, remove, err := ProjectFiles(t.Context())
 	if err != nil {
@@ -108,11 +108,14 @@ func guest(t *testing.T) (files map[string]string, tests []string) {
 	return files, strings.Fields(string(listed))
 }
 
-// isFor tells by its name where a test of test/e2e runs: TestAnyKernel… with every
-// kernel, TestOldKernel… with those that are too old for mpcc, TestOneKernel… and
-// TestNewKernel…, whose matter is mpcc and not the kernel, with the first and the
-// second, which share the work, TestOwnTime… with the first in its own time, which is
-// for what a busy host would spoil, others with all that mpcc is for.
+// isFor says by its name whether a test of test/e2e runs in a VM:
+//
+//	TestAnyKernel…   with every kernel
+//	TestOldKernel…   with the one that is too old for mpcc
+//	TestOneKernel…   with the first one, as it is about mpcc, not about the kernel
+//	TestNewKernel…   with the second one, for the same reason
+//	TestOwnTime…     with the first one in its own time, as a busy host would spoil it
+//	others           with every kernel that mpcc runs on
 func isFor(test string, spec vm.Spec) bool {
 	switch {
 	case strings.HasPrefix(test, "TestOwnTime"), spec.OwnTime:
@@ -129,8 +132,8 @@ func isFor(test string, spec vm.Spec) bool {
 	return spec.Kernel != old
 }
 
-// secondChances is how many tests of a kernel may fail and be run once more, in a fresh VM. Many compare
-// rates, and an emulated machine that loses its host's cores for a second measures that second.
+// secondChances is how many tests of a kernel are run once more, in a new VM, when they fail. Many compare rates,
+// and an emulated machine that does not get the host's cores for a second measures that second.
 const secondChances = 4
 
 func testKernel(t *testing.T, spec vm.Spec, tests []string) {
@@ -169,7 +172,7 @@ func testKernel(t *testing.T, spec vm.Spec, tests []string) {
 	}
 }
 
-// complaints is what a test and those below it printed.
+// complaints returns what a test, and its subtests that failed, have printed.
 func complaints(test *guestTest) string {
 	text := string(test.Output)
 	for _, sub := range test.Subtests {
@@ -180,7 +183,7 @@ func complaints(test *guestTest) string {
 	return text
 }
 
-// bootAndTest runs the tests that the arguments choose and hands each to done; it returns how many ran.
+// bootAndTest runs the tests that the arguments choose, calls done with each, and returns how many ran.
 func bootAndTest(t *testing.T, spec vm.Spec, args []string, done func(*guestTest)) int {
 	ctx, cancel := context.WithTimeoutCause(t.Context(), perKernel,
 		errors.New("the tests took more than "+perKernel.String()))
@@ -192,7 +195,7 @@ func bootAndTest(t *testing.T, spec vm.Spec, args []string, done func(*guestTest
 
 	printed, stdout := io.Pipe()
 	spec.Stdout = stdout
-	convert := exec.CommandContext(ctx, "go", "tool", "test2json", "-t") // with -t it tells durations
+	convert := exec.CommandContext(ctx, "go", "tool", "test2json", "-t") // -t: with times
 	convert.Stdin = printed
 	convert.Stderr = os.Stderr
 	events, err := convert.StdoutPipe()
@@ -237,7 +240,7 @@ type ending struct {
 	err    error
 }
 
-// runInBackground runs a VM, and closes what its command prints to when it has ended.
+// runInBackground runs a VM, and closes stdout, to which its command prints, when it has ended.
 func runInBackground(ctx context.Context, spec vm.Spec, stdout io.Closer) <-chan ending {
 	ended := make(chan ending, 1)
 	go func() {
@@ -264,7 +267,7 @@ func replay(t *testing.T, label string, test *guestTest, name string, skipped ma
 	})
 }
 
-// innerPattern is what -run leaves for the tests inside, below TestE2E/LABEL.
+// innerPattern returns what -run says of the tests inside, below TestE2E/LABEL.
 func innerPattern() string {
 	parts := strings.SplitN(flag.Lookup("test.run").Value.String(), "/", 3)
 	if len(parts) < 3 {
@@ -273,7 +276,7 @@ func innerPattern() string {
 	return parts[2]
 }
 
-// The channel must carry any output, status, environment and results unharmed.
+// Whatever output, status, environment and results there are come through unchanged.
 func TestRunBringsEverythingBack(t *testing.T) {
 	results := t.TempDir()
 	var out strings.Builder
@@ -304,7 +307,7 @@ func TestRunBringsEverythingBack(t *testing.T) {
 	}
 }
 
-// A VM that dies, hangs or warns is an error that shows the console.
+// A VM that dies or hangs, or whose kernel warns, gives an error that shows the console.
 func TestRunReportsATroubledVM(t *testing.T) {
 	for name, test := range map[string]struct {
 		script, want string
@@ -356,7 +359,7 @@ users: [{name: user, from: a, to: b, cc: $(cc), transport: tcp, traffic: bulk}]
 	if want := "short: booting kernel 6.12\nshort: run 1 of 2, cc reno\nshort: run 2 of 2, cc cubic\n"; !strings.HasSuffix(said.String(), want) {
 		t.Errorf("it said %q, want %q at the end", said.String(), want)
 	}
-	if want := "outside the virtual machine in " + out + "\n"; !strings.HasSuffix(string(shown), want) {
+	if want := "\nresults in " + out + "\n"; !strings.HasSuffix(string(shown), want) || strings.Count(string(shown), "results in") != 1 {
 		t.Errorf("it showed %q, want %q at the end", shown, want)
 	}
 	results, err := result.Read(out)

@@ -10,13 +10,13 @@ import (
 	"github.com/mpcc/mpcc/internal/vm"
 )
 
-// old is too old for mpcc: what it says then is tested.
+// old is too old for mpcc. What mpcc says there is tested.
 var old = vm.Kernel{Label: "6.1", Suite: "bookworm", NoModule: true}
 
-// Labels names the kernels that are tested.
+// Labels returns the labels of the kernels with which mpcc is tested.
 func Labels() []string { return append(slices.Clone(vm.Labels()), old.Label) }
 
-// Find returns the kernel of a label; the error names all.
+// Find returns the kernel of a label; the error names all labels.
 func Find(label string) (vm.Kernel, error) {
 	if label == old.Label {
 		return old, nil

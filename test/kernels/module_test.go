@@ -16,8 +16,8 @@ import (
 
 func withDKMS(k vm.Kernel) bool { return k.Label == Labels()[0] }
 
-// testInstall has a user with the kernel's headers and its compiler install the module: what mpcc sched says and
-// does on the way, with DKMS on one kernel and without on the other, and that nothing stays when it is removed.
+// testInstall installs the module as a user would, who has the kernel's headers and its compiler, with DKMS on one
+// kernel and without on the other. It checks what mpcc sched says and does, and that removing leaves nothing.
 func testInstall(t *testing.T, kernel vm.Kernel, files map[string]string) {
 	dkms, by := "", ""
 	if withDKMS(kernel) {
@@ -57,7 +57,7 @@ func testInstall(t *testing.T, kernel vm.Kernel, files map[string]string) {
 	t.Logf("took %.0f s", result.Total.Seconds())
 }
 
-// installModule prints nothing but what mpcc prints, and what is found where nothing should be.
+// installModule prints what mpcc prints and, at its end, files of the module that should be gone.
 const installModule = `
 	R=$(uname -r)
 	hide() { for f; do mv $f $f.hidden; done; }

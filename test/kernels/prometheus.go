@@ -17,8 +17,8 @@ import (
 // prometheusPrograms are Debian packages, each with the program of its name.
 var prometheusPrograms = []string{"prometheus", "promtool"}
 
-// prometheus returns Debian's prometheus and promtool, for Spec.Files. They are no part of the root file
-// system because most runs have no use for their 180 MB.
+// prometheus returns Debian's prometheus and promtool, for Spec.Files. They are not in the root file system of
+// every VM because they have 180 MB.
 func prometheus(ctx context.Context) (map[string]string, error) {
 	root, err := clone()
 	if err != nil {
@@ -45,7 +45,7 @@ func prometheus(ctx context.Context) (map[string]string, error) {
 	return files, nil
 }
 
-// fetchPrometheus makes the folder; it is whole or absent.
+// fetchPrometheus makes the folder with the programs. It is whole, or not there.
 func fetchPrometheus(ctx context.Context, dir string) error {
 	tmp, err := os.MkdirTemp(filepath.Dir(dir), "prometheus-*")
 	if err != nil {

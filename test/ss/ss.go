@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ss reads what ss says of the sockets in a lab: the kernel's word on what runs, which tests compare
-// with this project's own reading.
+// Package ss reads what the program ss shows of the sockets in a lab. Tests compare with it what this project
+// reads by itself.
 package ss
 
 import (
@@ -26,8 +26,8 @@ type Socket struct {
 
 	CC            string // congestion control; "" for an MPTCP connection
 	CwndPkts      int
-	SSThreshPkts  int           // 0 while the kernel has none
-	RTT, MinRTT   time.Duration // smoothed, and least
+	SSThreshPkts  int           // 0 before the first loss
+	RTT, MinRTT   time.Duration // smoothed RTT, and the smallest
 	BytesSent     uint64        // retransmissions included
 	BytesRetrans  uint64
 	BytesAcked    uint64
@@ -39,7 +39,7 @@ type Socket struct {
 	LocalID, RemoteID uint8  // MPTCP address ids of a subflow
 	Flags             string // of a subflow, in ss's letters: b, B for backup
 
-	// Fields holds all of ss's "name:value" words.
+	// Fields has all of ss's "name:value" words.
 	Fields map[string]string
 }
 
@@ -96,7 +96,7 @@ func parseSocket(words []string) (Socket, error) {
 	return s, err
 }
 
-// parseAddr reads ADDR[%DEV]:PORT, where * stands for any.
+// parseAddr reads ADDR[%DEV]:PORT. Either may be *, for any.
 func parseAddr(word string) (netip.AddrPort, error) {
 	i := strings.LastIndexByte(word, ':')
 	if i < 0 {
@@ -120,7 +120,7 @@ func parseAddr(word string) (netip.AddrPort, error) {
 	return netip.AddrPortFrom(addr.Unmap(), uint16(port)), nil
 }
 
-// optionWords are printed without a value before the congestion control.
+// optionWords are those that ss prints before the congestion control, without a value.
 var optionWords = []string{"ts", "sack", "ecn", "ecnseen", "fastopen"}
 
 func (s *Socket) parseDetails(words []string) error {

@@ -20,7 +20,7 @@ func (e *Experiment) Markdown(remarks string, image func(plot int) string) strin
 	}
 	for _, run := range e.Runs {
 		if run.Quick {
-			fmt.Fprintf(&out, "\n%s: phases were shortened by --quick; its figures are for a look only.\n", run.Label)
+			fmt.Fprintf(&out, "\n%s: the short form was run (--quick): its numbers are not to be relied on.\n", run.Label)
 		}
 		for _, w := range run.Warnings {
 			fmt.Fprintf(&out, "\n%s: %s\n", run.Label, w)

@@ -173,7 +173,7 @@ func (e *Experiment) RunTable() Table {
 	for _, r := range e.Runs {
 		name := r.Label
 		if r.Quick {
-			name += " (quick: phases shortened)"
+			name += " (quick)"
 		}
 		t.Rows = append(t.Rows, []string{
 			name, r.Tool, r.Kernel, cmp.Or(r.Machine, "-"), r.Started.UTC().Format(time.DateTime) + " UTC", strconv.FormatUint(r.Seed, 10),

@@ -34,7 +34,7 @@ type Scenario struct {
 	Seed uint64 `yaml:"seed,omitempty" varies:"no" default:"1"`
 	// How long it runs.
 	Phases Phases `yaml:"phases"`
-	// A short form, for a look.
+	// A short form, for a first look.
 	Quick Quick `yaml:"quick,omitempty" varies:"no"`
 	// How often the subflows' state is sampled.
 	Sample Duration `yaml:"sample,omitempty" default:"100 ms" range:"1 ms..1 min"`

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command vm boots a stock kernel in a VM and runs a command or a shell inside.
+// Command vm boots a stock kernel in a VM, and runs a command or a shell in there.
 package main
 
 import (
@@ -84,7 +84,7 @@ func run(args []string) (int, error) {
 	return boot(ctx, spec, *mpcc)
 }
 
-// boot runs the VM, with mpcc and its tests in it if wanted, and returns the command's status.
+// boot runs the VM, if wanted with mpcc and its tests in it, and returns the command's status.
 func boot(ctx context.Context, spec vm.Spec, mpcc bool) (int, error) {
 	if mpcc {
 		built, remove, err := kernels.ProjectFiles(ctx)
@@ -101,7 +101,8 @@ func boot(ctx context.Context, spec vm.Spec, mpcc bool) (int, error) {
 
 func stage(what string) { fmt.Fprintln(os.Stderr, "vm:", what) }
 
-// shell is a login shell that knows the terminal: a serial line tells it nothing.
+// shell returns the command of a login shell that knows type and size of the terminal: the serial line between
+// them does not say.
 func shell() []string {
 	script := "exec bash -l"
 	if size, err := unix.IoctlGetWinsize(int(os.Stdin.Fd()), unix.TIOCGWINSZ); err == nil {
