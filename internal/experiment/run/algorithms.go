@@ -126,14 +126,17 @@ func (a *algorithms) cutSmall(ctx context.Context) error {
 	return os.WriteFile(smallPieces, []byte("1"), 0)
 }
 
-// releaseWait is longer than another run takes to load what it needs.
-const releaseWait = 30 * time.Second
+// releaseWait is how long a run that was interrupted waits for another one that loads or unloads.
+const releaseWait = 3 * time.Second
 
-// release unloads what no other run uses, also when ctx has ended.
+// release unloads what no other run uses. It does so after an interrupt too, but then does not wait long.
 func (a *algorithms) release(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), releaseWait,
-		errors.New("mpcc run --clean unloads what this run had loaded"))
-	defer cancel()
+	if ctx.Err() != nil {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(context.WithoutCancel(ctx), releaseWait,
+			errors.New("mpcc run --clean unloads what this run had loaded"))
+		defer cancel()
+	}
 	unlock, err := lockState(ctx)
 	if err != nil {
 		return err

@@ -36,6 +36,26 @@ func TestWaitForOtherRuns(t *testing.T) {
 	}
 }
 
+// After an interrupt algorithms are unloaded all the same, unless somebody keeps the run from it for long.
+func TestReleaseAfterInterrupt(t *testing.T) {
+	interrupted, cancel := context.WithCancel(t.Context())
+	cancel()
+	unlock, err := lockState(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	start := time.Now()
+	err = (&algorithms{}).release(interrupted)
+	var held *lockfile.HeldError
+	if took := time.Since(start); !errors.As(err, &held) || took < releaseWait || took > 3*releaseWait {
+		t.Errorf("after %v: %v", took, err)
+	}
+	unlock()
+	if err := (&algorithms{}).release(interrupted); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestLocksAreNotForNobody(t *testing.T) {
 	unlock, err := lockState(t.Context())
 	if err != nil {
