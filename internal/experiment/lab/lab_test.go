@@ -20,9 +20,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vishvananda/netns"
-
 	"github.com/mpcc/mpcc/internal/experiment/lab"
+	"github.com/mpcc/mpcc/internal/netns"
 	"github.com/mpcc/mpcc/test/nobody"
 )
 
@@ -293,7 +292,7 @@ func TestDoComesBack(t *testing.T) {
 	l := newLab(t)
 	a, b := addHost(t, l, "a"), addHost(t, l, "b")
 	home := here(t)
-	inside := map[string]bool{}
+	inside := map[uint64]bool{}
 	for range 100 {
 		for _, h := range []*lab.Host{a, b} {
 			err := h.Do(func() error {
@@ -306,7 +305,7 @@ func TestDoComesBack(t *testing.T) {
 		}
 		runtime.Gosched()
 		if now := here(t); now != home {
-			t.Fatalf("in %s after Do, home is %s", now, home)
+			t.Fatalf("in %d after Do, home is %d", now, home)
 		}
 	}
 	if len(inside) != 2 || inside[home] {
@@ -328,17 +327,16 @@ func TestDoComesBack(t *testing.T) {
 	}
 }
 
-// here names the present thread's namespace.
-func here(t *testing.T) string {
+// here is the present thread's namespace.
+func here(t *testing.T) uint64 {
 	t.Helper()
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	ns, err := netns.Get()
+	ns, err := netns.Current()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer ns.Close()
-	return ns.UniqueId()
+	return ns.Inode
 }
 
 func TestCommand(t *testing.T) {
