@@ -21,7 +21,7 @@ import (
 type progress struct {
 	stage func(string)              // before the first run
 	tell  func(experiment.Progress) // from then on
-	done  func()
+	done  func()                    // leaves no bar behind
 }
 
 // showProgress shows progress as a bar where out is a terminal, else as lines if these are wanted.
@@ -90,8 +90,8 @@ func writeProgress(p experiment.Progress) {
 // progressReader takes the lines of progress out of a virtual machine's output.
 type progressReader struct {
 	out  io.Writer
-	tell func(experiment.Progress)
 	line []byte // not yet complete
+	progress
 }
 
 func (r *progressReader) Write(p []byte) (int, error) {
@@ -105,14 +105,15 @@ func (r *progressReader) Write(p []byte) (int, error) {
 		r.line = r.line[end+1:]
 		text, marked := bytes.CutPrefix(line, []byte(progressMark))
 		if !marked {
+			r.done() // it begins where the bar is
 			if _, err := r.out.Write(line); err != nil {
 				return 0, err
 			}
 			continue
 		}
-		var progress experiment.Progress
-		if err := json.Unmarshal(text, &progress); err == nil {
-			r.tell(progress)
+		var p experiment.Progress
+		if err := json.Unmarshal(text, &p); err == nil {
+			r.tell(p)
 		}
 	}
 }

@@ -182,7 +182,7 @@ func (r *runner) runInVM(ctx context.Context, c *cobra.Command) error {
 	p := showProgress(string(file.Name), os.Stderr, true)
 	ended, err := vm.Run(ctx, vm.Spec{
 		Kernel: kernel, Cmd: r.guestCommand(file), ResultsDir: folder.Path, OwnTime: true, Stage: p.stage,
-		Stdout: &progressReader{out: c.OutOrStdout(), tell: p.tell},
+		Stdout: &progressReader{out: c.OutOrStdout(), progress: p},
 		Env:    map[string]string{tellProgress: "1"},
 		Files:  map[string]string{guestProgram: program, guestScenario: text.Name()},
 	})

@@ -18,7 +18,7 @@ func TestProgressReader(t *testing.T) {
 	for size := 1; size <= len(output); size++ {
 		var out bytes.Buffer
 		var told []experiment.Progress
-		r := &progressReader{out: &out, tell: func(p experiment.Progress) { told = append(told, p) }}
+		r := &progressReader{out: &out, progress: progress{tell: func(p experiment.Progress) { told = append(told, p) }, done: func() {}}}
 		for rest := []byte(output); len(rest) > 0; {
 			n := min(size, len(rest))
 			if _, err := r.Write(rest[:n]); err != nil {
