@@ -3,6 +3,8 @@
 package main
 
 import (
+	"fmt"
+
 	"github.com/spf13/cobra"
 
 	"github.com/mpcc/mpcc/internal/experiment/report"
@@ -14,12 +16,13 @@ func newReportCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "report DIR…",
 		Short: "Show and compare what mpcc run measured",
-		Long: `report reads the folders that mpcc run wrote: our figures with their 95 % confidence
-intervals, the paper's beside them, and whether its claims were reproduced. Folders of one
-scenario are compared side by side, such as two kernels or two algorithms, or put together:
-with --join they are pieces of one long run, with other points or other seeds.
+		Long: `report reads folders that mpcc run has written, and shows what was measured, with 95 %
+confidence intervals, beside what the paper says, and whether its claims were reproduced.
+Folders of one scenario are compared side by side: two kernels, say, or two algorithms.
+With --join they count as one instead: pieces of a long run that was done in several goes,
+with other points or other seeds.
 
-One DIR has its report.html and plots drawn again, unless --html or -j says where to.`,
+Of a single DIR it also writes report.html and the plots again, unless there is --html or -j.`,
 		Args: args(cobra.MinimumNArgs(1)),
 		RunE: func(c *cobra.Command, folders []string) error {
 			load := report.Load
@@ -30,22 +33,28 @@ One DIR has its report.html and plots drawn again, unless --html or -j says wher
 			if err != nil {
 				return err
 			}
-			if html != "" {
-				err = r.SaveHTML(html)
-			} else if len(folders) == 1 && !asJSON {
-				err = r.Save(folders[0])
+			if asJSON {
+				err = writeJSON(c.OutOrStdout(), r)
+			} else {
+				err = r.Text(c.OutOrStdout())
 			}
 			if err != nil {
 				return err
 			}
-			if asJSON {
-				return writeJSON(c.OutOrStdout(), r)
+			if html != "" {
+				return r.SaveHTML(html)
 			}
-			return r.Text(c.OutOrStdout())
+			if len(folders) > 1 || asJSON {
+				return nil
+			}
+			if err := r.Save(folders[0]); err != nil { // it may be somebody else's, or read-only
+				fmt.Fprintln(c.ErrOrStderr(), "mpcc: report.html and the plots are not written again:", err)
+			}
+			return nil
 		},
 	}
-	c.Flags().StringVar(&html, "html", "", "write one self-contained page to `FILE`")
-	c.Flags().BoolVar(&join, "join", false, "folders of one scenario are pieces of one run")
+	c.Flags().StringVar(&html, "html", "", "write the report as one self-contained page to `FILE`")
+	c.Flags().BoolVar(&join, "join", false, "take folders of one scenario for pieces of one run")
 	c.Flags().BoolVarP(&asJSON, "json", "j", false, "write JSON")
 	return c
 }

@@ -3,29 +3,24 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"slices"
 	"strings"
-	"syscall"
 	"text/tabwriter"
 	"time"
 
-	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"github.com/mpcc/mpcc/internal/experiment/report"
 	"github.com/mpcc/mpcc/internal/experiment/result"
 	experiment "github.com/mpcc/mpcc/internal/experiment/run"
 	"github.com/mpcc/mpcc/internal/experiment/scenario"
 	"github.com/mpcc/mpcc/internal/kmod"
+	"github.com/mpcc/mpcc/internal/lockfile"
 	"github.com/mpcc/mpcc/internal/vm"
 	"github.com/mpcc/mpcc/loader"
 )
@@ -36,13 +31,14 @@ func newRunCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "run NAME|FILE",
 		Short: "Run a published experiment, or one of your own",
-		Long: `run builds the network of a scenario in namespaces, measures that it is what was asked
-for, lets its users send, and shows what came out beside what the paper says. Everything
-is removed afterwards; the results stay in a folder, with a report as HTML.
+		Long: `run builds the network of a scenario in network namespaces, measures whether its links are
+what the scenario asks for, lets its users send, and shows the results beside those of the
+paper. Afterwards everything is removed but the results: a folder with a report as HTML.
 
-NAME is one of --list; FILE has a / in its name or ends with .yaml, and is written as
-docs/scenarios.md says. Most scenarios need a kernel with netem and RED: --vm runs them
-in a virtual machine with a stock Debian kernel.`,
+NAME is one of --list. FILE has a / in its name or ends with .yaml; docs/scenarios.md says
+how to write one. Most scenarios need a kernel with netem and RED: --vm runs them in a
+virtual machine with a stock Debian kernel. The first time it takes some minutes longer, to
+fetch the kernel and to build a root file system for it.`,
 		Example: "  mpcc run scenario-c --cc lia,olia\n  mpcc run --quick --vm wlan-3g\n  mpcc run ./own.yaml --set n=5,10 --repeats 3",
 		Args: func(_ *cobra.Command, names []string) error {
 			if (list || clean) == (len(names) == 1) || len(names) > 1 {
@@ -52,15 +48,14 @@ in a virtual machine with a stock Debian kernel.`,
 		},
 		ValidArgsFunction: completeScenarios,
 		RunE: func(c *cobra.Command, names []string) error {
+			ctx := c.Context()
 			switch {
 			case list:
 				return listScenarios(c.OutOrStdout())
 			case clean:
-				return cleanRuns(c.OutOrStdout())
+				return cleanRuns(ctx, c.OutOrStdout())
 			}
 			r.name = names[0]
-			ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-			defer stop()
 			if r.kernel != "" {
 				return r.runInVM(ctx, c)
 			}
@@ -70,14 +65,14 @@ in a virtual machine with a stock Debian kernel.`,
 	c.Flags().StringSliceVar(&r.cc, "cc", nil, "congestion controls, in place of the scenario's")
 	c.Flags().StringSliceVar(&r.scheduler, "sched", nil, "packet schedulers, in place of the scenario's")
 	c.Flags().StringArrayVar(&r.set, "set", nil, "other values for a variable of the sweep, name=value,value")
-	c.Flags().IntVar(&r.options.Repeats, "repeats", 0, "how often each point is run, in place of the scenario's")
-	c.Flags().Uint64Var(&r.options.Seed, "seed", 0, "where the random numbers come from, in place of the scenario's")
-	c.Flags().BoolVar(&r.options.Quick, "quick", false, "the short form: for a look, not for a figure")
-	c.Flags().StringVarP(&r.out, "out", "o", "", "the `folder` of the results, which must not hold any yet")
-	c.Flags().StringVar(&r.kernel, "vm", "", "run it in a virtual machine with a stock `KERNEL` of "+strings.Join(vm.Labels(), ", "))
+	c.Flags().IntVar(&r.options.Repeats, "repeats", 0, "how often each point of the sweep is run, in place of the scenario's")
+	c.Flags().Uint64Var(&r.options.Seed, "seed", 0, "seed of the random numbers, in place of the scenario's")
+	c.Flags().BoolVar(&r.options.Quick, "quick", false, "run the short form: a first look, whose numbers are not to be relied on")
+	c.Flags().StringVarP(&r.out, "out", "o", "", "`folder` for the results; it must not have any yet")
+	c.Flags().StringVar(&r.kernel, "vm", "", "run it in a virtual machine with a stock `KERNEL`: "+strings.Join(vm.Labels(), ", "))
 	c.Flags().Lookup("vm").NoOptDefVal = vm.Labels()[0]
 	c.Flags().BoolVar(&list, "list", false, "list the scenarios that mpcc brings")
-	c.Flags().BoolVar(&clean, "clean", false, "remove what killed runs have left")
+	c.Flags().BoolVar(&clean, "clean", false, "remove what runs that were killed have left")
 	return c
 }
 
@@ -87,11 +82,11 @@ type runner struct {
 	cc, scheduler []string
 	set           []string
 	out           string
-	kernel        string // of the virtual machine, "" without
+	kernel        string // label of the virtual machine's; "" for this machine
 	options       experiment.Options
 }
 
-// open reads the scenario and makes the folder of its results.
+// open reads the scenario and makes the folder for its results.
 func (r *runner) open() (*scenario.File, *result.Folder, error) {
 	file, err := r.scenario()
 	if err != nil {
@@ -109,14 +104,14 @@ func (r *runner) run(ctx context.Context, c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	defer folder.RemoveEmpty()
+	defer folder.Close()
 	r.options.Tool, r.options.Machine = version, os.Getenv(vm.MachineVariable)
-	tell, done := showProgress(string(file.Name))
-	r.options.Progress = tell
+	p := showProgress(string(file.Name), os.Stderr, false)
+	r.options.Progress = p.tell
 	complete, err := experiment.All(ctx, file, folder, r.options)
-	done()
+	p.done()
 	if errors.Is(err, context.Canceled) {
-		err = errors.New("interrupted: what the run had made is removed")
+		err = interrupted(err, "what the run had made is removed")
 	}
 	if err != nil && complete != nil {
 		return fmt.Errorf("%w; mpcc report %s shows the %d complete before", err, r.out, len(complete.Runs))
@@ -128,65 +123,70 @@ func (r *runner) run(ctx context.Context, c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	if err := shown.Save(r.out); err != nil {
-		return err
-	}
 	if err := shown.Text(c.OutOrStdout()); err != nil {
 		return err
 	}
-	fmt.Fprintf(c.OutOrStdout(), "\nresults in %s\n", r.out)
+	if err := shown.Save(r.out); err != nil {
+		return err
+	}
+	if !inGuest() { // else the host says so
+		fmt.Fprintf(c.OutOrStdout(), "\nresults in %s\n", r.out)
+	}
 	return nil
 }
 
-// Where the virtual machine has this program and the scenario.
+// interrupted returns the error for a command that a signal ended: who kept it waiting or, if nobody did, what
+// became of it.
+func interrupted(err error, end string) error {
+	var held *lockfile.HeldError
+	if errors.As(err, &held) {
+		return fmt.Errorf("interrupted: %w", held)
+	}
+	return errors.New("interrupted: " + end)
+}
+
+// Paths in the virtual machine.
 const (
 	guestProgram  = "/usr/bin/mpcc"
 	guestScenario = "/root/scenario.yaml"
 	guestResults  = "/results"
 )
 
-// runInVM runs the same in a virtual machine and brings its results here.
+// runInVM has the same command run in a virtual machine, which leaves its results here.
 func (r *runner) runInVM(ctx context.Context, c *cobra.Command) error {
+	kernel, err := vm.Find(r.kernel)
+	if err != nil {
+		return err
+	}
 	file, folder, err := r.open()
 	if err != nil {
 		return err
 	}
-	defer folder.RemoveEmpty()
+	defer folder.Close()
 	text, err := os.CreateTemp("", "mpcc-*.yaml")
 	if err != nil {
 		return err
 	}
 	defer os.Remove(text.Name())
-	if _, err := text.WriteString(file.YAML()); err != nil {
-		return err
-	}
-	if err := text.Close(); err != nil {
+	_, err = text.WriteString(file.YAML())
+	if err := errors.Join(err, text.Close()); err != nil {
 		return err
 	}
 	program, err := os.Executable()
 	if err != nil {
 		return err
 	}
-	command := []string{guestProgram, "run", guestScenario, "--out", guestResults,
-		"--repeats", fmt.Sprint(r.options.Repeats), "--seed", fmt.Sprint(r.options.Seed)}
-	if r.options.Quick {
-		command = append(command, "--quick")
-	}
-	if slices.ContainsFunc(file.Runs(r.options.Quick), schedules) {
-		// The module gives stock kernels the type of BPF packet schedulers.
-		command = append([]string{"sh", "-c", `modprobe ` + kmod.Name + ` && exec "$@"`, "sh"}, command...)
-	}
-	tell, done := showProgress(string(file.Name))
+	p := showProgress(string(file.Name), os.Stderr, true)
 	ended, err := vm.Run(ctx, vm.Spec{
-		Kernel: r.kernel, Cmd: command, ResultsDir: folder.Path, OwnTime: true,
-		Stdout: &progressReader{out: c.OutOrStdout(), tell: tell},
+		Kernel: kernel, Cmd: r.guestCommand(file), ResultsDir: folder.Path, OwnTime: true, Stage: p.stage,
+		Stdout: &progressReader{out: c.OutOrStdout(), progress: p},
 		Env:    map[string]string{tellProgress: "1"},
 		Files:  map[string]string{guestProgram: program, guestScenario: text.Name()},
 	})
-	done()
+	p.done()
 	switch {
 	case ctx.Err() != nil:
-		return errors.New("interrupted: the virtual machine is stopped")
+		return interrupted(err, "the virtual machine is stopped")
 	case err != nil:
 		return err
 	case ended.Status == exitUnsupported:
@@ -194,8 +194,22 @@ func (r *runner) runInVM(ctx context.Context, c *cobra.Command) error {
 	case ended.Status != 0:
 		return fmt.Errorf("in the virtual machine mpcc run ended with exit code %d", ended.Status)
 	}
-	fmt.Fprintf(c.OutOrStdout(), "outside the virtual machine in %s\n", folder.Path)
+	fmt.Fprintf(c.OutOrStdout(), "\nresults in %s\n", folder.Path)
 	return nil
+}
+
+// guestCommand returns the command that runs in the virtual machine.
+func (r *runner) guestCommand(file *scenario.File) []string {
+	command := []string{guestProgram, "run", guestScenario, "--out", guestResults,
+		"--repeats", fmt.Sprint(r.options.Repeats), "--seed", fmt.Sprint(r.options.Seed)}
+	if r.options.Quick {
+		command = append(command, "--quick")
+	}
+	if slices.ContainsFunc(file.Runs(r.options.Quick), schedules) {
+		// Stock kernels take BPF packet schedulers only with the module.
+		command = append([]string{"sh", "-c", `modprobe ` + kmod.Name + ` && exec "$@"`, "sh"}, command...)
+	}
+	return command
 }
 
 // schedules says whether any user of a run has a packet scheduler.
@@ -203,7 +217,7 @@ func schedules(one scenario.Run) bool {
 	return slices.ContainsFunc(one.Scenario.Users, func(u scenario.User) bool { return u.Scheduler != "default" })
 }
 
-// scenario is the file, with what the command line changes.
+// scenario returns the scenario file, with what the command line changes.
 func (r *runner) scenario() (*scenario.File, error) {
 	file, err := scenario.Load(r.name)
 	if err != nil {
@@ -247,71 +261,13 @@ func listScenarios(w io.Writer) error {
 	return t.Flush()
 }
 
-func cleanRuns(w io.Writer) error {
-	removed, err := experiment.Clean()
+func cleanRuns(ctx context.Context, w io.Writer) error {
+	removed, err := experiment.Clean(ctx)
 	for _, name := range removed {
 		fmt.Fprintf(w, "removed namespace %s\n", name)
 	}
+	if errors.Is(err, context.Canceled) {
+		return interrupted(err, "some of it may be left")
+	}
 	return err
-}
-
-// showProgress shows how far the runs are, on a terminal.
-func showProgress(name string) (tell func(experiment.Progress), done func()) {
-	if os.Getenv(tellProgress) != "" {
-		return writeProgress, func() {}
-	}
-	if !term.IsTerminal(int(os.Stderr.Fd())) {
-		return nil, func() {}
-	}
-	bar := progressbar.NewOptions(1, progressbar.OptionSetWriter(os.Stderr), progressbar.OptionSetWidth(30),
-		progressbar.OptionSetPredictTime(true), progressbar.OptionClearOnFinish(), progressbar.OptionFullWidth())
-	tell = func(p experiment.Progress) {
-		bar.ChangeMax(max(1, int(p.All.Seconds())))
-		bar.Describe(fmt.Sprintf("%s %d/%d %s", name, p.Run+1, p.Runs, p.Doing))
-		_ = bar.Set(min(int(p.Done.Seconds()), int(p.All.Seconds())-1))
-	}
-	return tell, func() { _ = bar.Clear() }
-}
-
-// In a virtual machine progress goes among the output, as lines that begin with
-// progressMark, when the variable tellProgress is set.
-const (
-	tellProgress = "MPCC_TELL_PROGRESS"
-	progressMark = "\x1e"
-)
-
-func writeProgress(p experiment.Progress) {
-	if line, err := json.Marshal(p); err == nil {
-		fmt.Printf("%s%s\n", progressMark, line)
-	}
-}
-
-// progressReader takes the progress out of a virtual machine's output.
-type progressReader struct {
-	out  io.Writer
-	tell func(experiment.Progress) // may be nil
-	line []byte                    // not yet complete
-}
-
-func (r *progressReader) Write(p []byte) (int, error) {
-	r.line = append(r.line, p...)
-	for {
-		end := bytes.IndexByte(r.line, '\n')
-		if end < 0 {
-			return len(p), nil
-		}
-		line := r.line[:end+1]
-		r.line = r.line[end+1:]
-		text, marked := bytes.CutPrefix(line, []byte(progressMark))
-		if !marked {
-			if _, err := r.out.Write(line); err != nil {
-				return 0, err
-			}
-			continue
-		}
-		var progress experiment.Progress
-		if err := json.Unmarshal(text, &progress); err == nil && r.tell != nil {
-			r.tell(progress)
-		}
-	}
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mpcc/mpcc/internal/experiment/result"
 	experiment "github.com/mpcc/mpcc/internal/experiment/run"
 )
 
@@ -17,7 +18,7 @@ func TestProgressReader(t *testing.T) {
 	for size := 1; size <= len(output); size++ {
 		var out bytes.Buffer
 		var told []experiment.Progress
-		r := &progressReader{out: &out, tell: func(p experiment.Progress) { told = append(told, p) }}
+		r := &progressReader{out: &out, progress: progress{tell: func(p experiment.Progress) { told = append(told, p) }, done: func() {}}}
 		for rest := []byte(output); len(rest) > 0; {
 			n := min(size, len(rest))
 			if _, err := r.Write(rest[:n]); err != nil {
@@ -32,5 +33,22 @@ func TestProgressReader(t *testing.T) {
 			told[0].Done != 2*time.Second || told[0].All != 9*time.Second {
 			t.Errorf("in parts of %d it told %+v", size, told)
 		}
+	}
+}
+
+// Where stderr is no terminal each stage, and each run, has a line.
+func TestProgressLines(t *testing.T) {
+	var out bytes.Buffer
+	p := progressLines("two", &out)
+	p.stage("booting kernel 6.12")
+	for run, cc := range []string{"lia", "olia"} {
+		for _, doing := range []string{"building", "measuring", "measuring"} {
+			p.tell(experiment.Progress{Run: run, Runs: 2, Point: result.Point{"n": "5", "cc": cc}, Doing: doing})
+		}
+	}
+	p.done()
+	want := "two: booting kernel 6.12\ntwo: run 1 of 2, cc lia, n 5\ntwo: run 2 of 2, cc olia, n 5\n"
+	if out.String() != want {
+		t.Errorf("lines %q, want %q", out.String(), want)
 	}
 }

@@ -5,6 +5,7 @@
 package atomicfile
 
 import (
+	"crypto/rand"
 	"errors"
 	"io"
 	"io/fs"
@@ -14,33 +15,56 @@ import (
 
 // Write makes text the content of the file at path. What is there already is replaced, unless it is a folder.
 func Write(path string, text []byte, mode fs.FileMode) error {
-	return Stream(path, mode, func(w io.Writer) error {
-		_, err := w.Write(text)
-		return err
-	})
+	return Stream(path, mode, whole(text))
 }
 
 // Stream is Write for content that is written piece by piece. If write fails, path stays as it is.
 func Stream(path string, mode fs.FileMode, write func(io.Writer) error) error {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	folder, err := os.OpenRoot(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	return errors.Join(stream(folder, filepath.Base(path), mode, write), folder.Close())
+}
+
+// WriteIn is Write for a folder that somebody else may have filled: neither the name nor a symbolic link
+// leads out of it.
+func WriteIn(folder *os.Root, name string, text []byte, mode fs.FileMode) error {
+	return stream(folder, name, mode, whole(text))
+}
+
+func whole(text []byte) func(io.Writer) error {
+	return func(w io.Writer) error {
+		_, err := w.Write(text)
+		return err
+	}
+}
+
+func stream(folder *os.Root, name string, mode fs.FileMode, write func(io.Writer) error) error {
+	half := filepath.Join(filepath.Dir(name), "."+filepath.Base(name)+"."+rand.Text())
+	f, err := folder.OpenFile(half, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	var failed *fs.PathError
+	if errors.As(err, &failed) {
+		failed.Op, failed.Path = "write", filepath.Join(folder.Name(), name) // which says more than the other name
+	}
 	if err != nil {
 		return err
 	}
 	// The content must be on the disk before the name is.
 	err = errors.Join(f.Chmod(mode), write(f), f.Sync(), f.Close())
 	if err == nil {
-		err = os.Rename(f.Name(), path)
+		err = folder.Rename(half, name)
 	}
 	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
+		return errors.Join(err, folder.Remove(half))
 	}
-	return syncFolder(filepath.Dir(path))
+	return sync(folder, filepath.Dir(name))
 }
 
-func syncFolder(path string) error {
-	folder, err := os.Open(path)
+func sync(folder *os.Root, name string) error {
+	f, err := folder.Open(name)
 	if err != nil {
 		return err
 	}
-	return errors.Join(folder.Sync(), folder.Close())
+	return errors.Join(f.Sync(), f.Close())
 }

@@ -75,6 +75,35 @@ func TestALinkIsReplaced(t *testing.T) {
 	}
 }
 
+// Whatever lies in the folder, nothing beside it is written.
+func TestNothingLeadsOutOfAFolder(t *testing.T) {
+	parent := t.TempDir()
+	dir, outside := filepath.Join(parent, "dir"), filepath.Join(parent, "outside")
+	if err := errors.Join(
+		os.Mkdir(dir, 0o755), os.Mkdir(outside, 0o755), os.WriteFile(filepath.Join(outside, "file"), []byte("other"), 0o600),
+		os.Symlink("../outside", filepath.Join(dir, "folder")), os.Symlink("../outside/file", filepath.Join(dir, "file")),
+	); err != nil {
+		t.Fatal(err)
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	for _, name := range []string{"../outside/file", "folder/file", filepath.Join(outside, "file")} {
+		if err := WriteIn(root, name, []byte("mine"), 0o600); err == nil {
+			t.Errorf("%s was written", name)
+		}
+	}
+	if err := WriteIn(root, "file", []byte("mine"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if content(t, filepath.Join(outside, "file")) != "other" || content(t, filepath.Join(dir, "file")) != "mine" {
+		t.Error("the link was followed")
+	}
+	onlyFile(t, outside)
+}
+
 func onlyFile(t *testing.T, dir string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)

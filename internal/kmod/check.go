@@ -14,15 +14,15 @@ import (
 	"strings"
 )
 
-// ErrUnsupported is what the errors are that no package to install would mend.
+// ErrUnsupported is wrapped where the kernel itself is in the way: installing something would not help.
 var ErrUnsupported = errors.New("this kernel cannot take the module")
 
-// unsupported says why in the user's words; it is ErrUnsupported to errors.Is.
+// unsupported is an error in the user's words that is ErrUnsupported to errors.Is.
 type unsupported struct{ error }
 
 func (unsupported) Is(target error) bool { return target == ErrUnsupported }
 
-// host is a machine, seen from its root folder.
+// host is this machine or, in a test, a folder that looks like one.
 type host struct {
 	root    string // "" but in tests
 	release string // of the running kernel
@@ -35,7 +35,7 @@ func (h host) exists(name string) bool {
 	return err == nil
 }
 
-// read returns a file of the host, "" where there is none.
+// read returns the text of a file; "" if there is none.
 func (h host) read(name string) string {
 	text, err := os.ReadFile(h.path(name))
 	if err != nil {
@@ -44,10 +44,10 @@ func (h host) read(name string) string {
 	return strings.TrimSpace(string(text))
 }
 
-// modules is a path in the running kernel's folder of modules.
+// modules returns the path of a file in the running kernel's folder of modules.
 func (h host) modules(name string) string { return path.Join("/lib/modules", h.release, name) }
 
-// kernelTypes is what the kernel's BTF names.
+// kernelTypes is the kernel's BTF, of which only the names are looked at.
 type kernelTypes []byte
 
 func (h host) types() (kernelTypes, error) {
@@ -60,10 +60,10 @@ func (h host) types() (kernelTypes, error) {
 
 func (t kernelTypes) has(name string) bool { return bytes.Contains(t, []byte("\x00"+name+"\x00")) }
 
-// native tells whether the kernel itself has what the module would give it.
+// native says whether the kernel has by itself what the module would give it.
 func (t kernelTypes) native() bool { return t.has("bpf_struct_ops_mptcp_sched_ops") }
 
-// checkKernel says what of the kernel itself forbids the module.
+// checkKernel returns an error if this kernel cannot take the module.
 func (h host) checkKernel(t kernelTypes) error {
 	not := func(format string, args ...any) error {
 		return unsupported{fmt.Errorf("this kernel (%s) "+format, append([]any{h.release}, args...)...)}
@@ -83,17 +83,17 @@ func (h host) checkKernel(t kernelTypes) error {
 
 // lack is something missing for the build.
 type lack struct {
-	what string // and why it is needed
-	pkg  string // that mends it on Debian
+	what string // it is, and what for
+	pkg  string // that has it on Debian
 }
 
-// signedOnly tells whether the kernel loads signed modules only.
+// signedOnly says whether the kernel loads signed modules only.
 func (h host) signedOnly() bool {
 	return h.read("/sys/module/module/parameters/sig_enforce") == "Y" ||
 		strings.Contains(h.read("/sys/kernel/security/lockdown"), "[integrity]")
 }
 
-// checkBuild says all that is missing to build the module, in one line with the packages that have it.
+// checkBuild returns an error that lists, in one line, all that the build lacks, and the packages that have it.
 func (h host) checkBuild() error {
 	var lacks []lack
 	need := func(there bool, what, pkg string) {
@@ -144,7 +144,7 @@ func (h host) checkBuild() error {
 		h.release, strings.Join(whats, ", "), strings.Join(pkgs, " "))
 }
 
-// compilerOf is the command of the compiler that a kernel's configuration names, and its Debian package.
+// compilerOf returns the compiler that a kernel was built with, by its configuration, and its Debian package.
 func compilerOf(config string) (command, pkg string) {
 	for line := range strings.Lines(config) {
 		if text, ok := strings.CutPrefix(line, "CONFIG_CC_VERSION_TEXT="); ok {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kmod builds, installs, loads and removes the kernel module mpcc_sched (bpf/kmod), by which an
-// unmodified kernel takes MPTCP packet schedulers in BPF. It goes through DKMS where that is installed, so
-// that new kernels get the module too, and otherwise builds it for the running kernel.
+// Package kmod builds, installs, loads and removes the kernel module mpcc_sched (bpf/kmod), with which an
+// unmodified kernel can run MPTCP packet schedulers in BPF. Where DKMS is installed it builds by that, so that
+// kernels to come get the module too, otherwise for the running kernel only.
 package kmod
 
 import (
@@ -13,7 +13,6 @@ import (
 	"os"
 	"os/exec"
 	"path"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -21,33 +20,34 @@ import (
 	"golang.org/x/sys/unix"
 
 	module "github.com/mpcc/mpcc/bpf/kmod"
+	"github.com/mpcc/mpcc/internal/lockfile"
 )
 
-// Name is the module's.
+// Name is the name of the module.
 const Name = "mpcc_sched"
 
-// What an installation consists of; all of it is gone after Remove.
+// What an installation consists of. Remove removes all of it.
 const (
 	pkg       = "mpcc-sched"              // DKMS's name for it
 	dkmsTree  = "/var/lib/dkms/" + pkg    // DKMS's own state
-	sources   = "/usr/src/" + pkg + "-"   // and a version: what DKMS builds
-	workspace = "/var/cache/mpcc/kmod"    // a build without DKMS
-	object    = "updates/" + Name + ".ko" // and its result, below /lib/modules/RELEASE
+	sources   = "/usr/src/" + pkg + "-"   // and a version: the sources for DKMS
+	workspace = "/var/cache/mpcc/kmod"    // for a build without DKMS
+	object    = "updates/" + Name + ".ko" // what that installs, below /lib/modules/RELEASE
 	atBoot    = "/etc/modules-load.d/" + pkg + ".conf"
 	lockFile  = "/run/mpcc-kmod.lock"
 )
 
-// State is what there is of the module.
+// State says what there is of the module on this machine.
 type State struct {
 	Kernel    string `json:"kernel"`              // the running kernel
-	Native    bool   `json:"native"`              // it has BPF packet schedulers itself
+	Native    bool   `json:"native"`              // it takes BPF packet schedulers by itself
 	Version   string `json:"version"`             // of the sources in this mpcc
 	Installed string `json:"installed,omitempty"` // version installed for the running kernel
 	Loaded    string `json:"loaded,omitempty"`    // version loaded
-	Users     int    `json:"users"`               // programs and tables that hold the loaded one
+	Users     int    `json:"users"`               // how many schedulers and programs use the loaded one
 }
 
-// Current tells whether the loaded module is that of this mpcc.
+// Current says whether the loaded module is of the same version as this mpcc's.
 func (s State) Current() bool { return s.Loaded == s.Version }
 
 func thisHost() host {
@@ -58,7 +58,7 @@ func thisHost() host {
 	return host{release: unix.ByteSliceToString(u.Release[:])}
 }
 
-// Status looks up what there is of the module.
+// Status returns what there is of the module.
 func Status(ctx context.Context) (State, error) {
 	h := thisHost()
 	s := State{Kernel: h.release, Version: module.Version(), Loaded: h.read("/sys/module/" + Name + "/version")}
@@ -71,21 +71,21 @@ func Status(ctx context.Context) (State, error) {
 			return s, err
 		}
 	}
-	// It fails where there is none.
+	// It fails if the module is not installed.
 	if out, err := command(ctx, "modinfo", "-F", "version", Name).Output(); err == nil {
 		s.Installed = strings.TrimSpace(string(out))
 	}
 	return s, nil
 }
 
-// Install builds and installs the module where it is not, loads it, and has it loaded at boot. It tells
-// progress what it is about to do, and reports whether anything was missing.
+// Install builds, installs and loads the module, now and at every boot. What is there already it leaves. It calls
+// progress with what takes long before that begins, and returns whether anything was missing.
 func Install(ctx context.Context, progress func(string)) (changed bool, err error) {
-	unlock, err := lock()
+	c, err := begin(ctx)
 	if err != nil {
 		return false, err
 	}
-	defer unlock()
+	defer c.end()
 	h := thisHost()
 	t, err := h.types()
 	if err != nil {
@@ -102,24 +102,9 @@ func Install(ctx context.Context, progress func(string)) (changed bool, err erro
 		return false, err
 	}
 	if s.Installed != s.Version {
-		if err := h.checkBuild(); err != nil {
-			return false, err
-		}
-		if err := uninstall(ctx); err != nil { // what another version or a killed install left
-			return false, err
-		}
 		changed = true
-		if _, err := exec.LookPath("dkms"); err == nil {
-			progress(fmt.Sprintf("building %s for Linux %s with DKMS", Name, h.release))
-			err = installDKMS(ctx, h.release)
-			if err != nil {
-				return changed, err
-			}
-		} else {
-			progress(fmt.Sprintf("building %s for Linux %s", Name, h.release))
-			if err := installDirectly(ctx, h.release); err != nil {
-				return changed, err
-			}
+		if err := c.install(ctx, h, progress); err != nil {
+			return changed, err
 		}
 	}
 	if h.read(atBoot) != Name {
@@ -135,30 +120,31 @@ func Install(ctx context.Context, progress func(string)) (changed bool, err erro
 		return changed, nil
 	}
 	if s.Loaded != "" {
-		if err := unload(); err != nil {
+		if err := unload(ctx); err != nil {
 			return changed, fmt.Errorf("the module is installed, but another version of it is loaded: %w", err)
 		}
 	}
-	return true, load(ctx)
+	return true, c.load(ctx)
 }
 
-// Remove unloads the module and takes away all that Install put on the machine. It reports whether there was anything.
+// Remove unloads the module and removes all that Install has put on the machine. It returns whether there was
+// anything.
 func Remove(ctx context.Context) (changed bool, err error) {
-	unlock, err := lock()
+	c, err := begin(ctx)
 	if err != nil {
 		return false, err
 	}
-	defer unlock()
+	defer c.end()
 	s, err := Status(ctx)
 	if err != nil {
 		return false, err
 	}
 	if s.Loaded != "" {
-		if err := unload(); err != nil {
+		if err := unload(ctx); err != nil {
 			return false, err
 		}
 	}
-	if err := uninstall(ctx); err != nil {
+	if err := c.uninstall(ctx); err != nil {
 		return true, err
 	}
 	err = os.Remove(atBoot)
@@ -168,127 +154,59 @@ func Remove(ctx context.Context) (changed bool, err error) {
 	return s.Loaded != "" || s.Installed != "", err
 }
 
+// change is a change of the installation. It holds the lock that keeps out others. The commands that it runs hold
+// the lock too: if it is killed, the next change waits until they have ended.
+type change struct{ lock *lockfile.Lock }
+
 // lockWait is long enough for a build on a slow machine.
 const lockWait = 2 * time.Minute
 
-// lock keeps out other installs. The commands that this one runs hold it too, so that what a killed one
-// started comes to its end before another begins.
-func lock() (unlock func(), err error) {
+func begin(ctx context.Context) (*change, error) {
 	if os.Geteuid() != 0 {
 		return nil, errors.New("kernel modules are root's: run this as root")
 	}
-	fd, err := unix.Open(lockFile, unix.O_CREAT|unix.O_RDWR, 0o600) // not closed on exec
+	ctx, cancel := context.WithTimeoutCause(ctx, lockWait, errors.New("try again when that has ended"))
+	defer cancel()
+	l, err := lockfile.Take(ctx, lockFile)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", lockFile, err)
+		return nil, err
 	}
-	for end := time.Now().Add(lockWait); ; time.Sleep(100 * time.Millisecond) {
-		if err = unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB); err == nil {
-			return func() { unix.Close(fd) }, nil
-		}
-		if err != unix.EWOULDBLOCK || time.Now().After(end) {
-			unix.Close(fd)
-			return nil, fmt.Errorf("another mpcc has been installing or removing the module for %v: try again when it has ended", lockWait)
-		}
-	}
+	return &change{l}, nil
 }
 
-func installDKMS(ctx context.Context, release string) error {
-	version := module.Version()
-	if err := writeSources(sources+version, version); err != nil {
-		return err
-	}
-	err := run(command(ctx, "dkms", "install", pkg+"/"+version, "-k", release, "--force"))
-	if err == nil {
-		return nil
-	}
-	if log, readErr := os.ReadFile(path.Join(dkmsTree, version, "build/make.log")); readErr == nil {
-		err = fmt.Errorf("%w\n%s", err, tail(string(log), 20))
-	}
-	return err
-}
+func (c *change) end() { _ = c.lock.Unlock() }
 
-func installDirectly(ctx context.Context, release string) error {
-	defer os.RemoveAll(workspace)
-	if err := writeSources(workspace, module.Version()); err != nil {
-		return err
-	}
-	modules := path.Join("/lib/modules", release)
-	built := path.Join(workspace, Name+".ko")
-	steps := [][]string{
-		{"make", "-C", path.Join(modules, "build"), "M=" + workspace, "modules"},
-		{"strip", "-g", built},
-		{"install", "-D", "-m", "644", built, path.Join(modules, object)},
-		{"depmod", release},
-	}
-	for _, step := range steps {
-		if err := run(command(ctx, step[0], step[1:]...)); err != nil {
-			return err
-		}
+// run runs a command. The end of what it prints is in the error.
+func (c *change) run(ctx context.Context, name string, arg ...string) error {
+	cmd := command(ctx, name, arg...)
+	cmd.ExtraFiles = []*os.File{c.lock.File()}
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%s: %w: %s", strings.Join(cmd.Args, " "), err, tail(string(out), 20))
 	}
 	return nil
 }
 
-// writeSources fills a folder with the module's sources.
-func writeSources(dir, version string) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
-	return fs.WalkDir(module.Source(), ".", func(name string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		text, err := fs.ReadFile(module.Source(), name)
-		if err != nil {
-			return err
-		}
-		filled := strings.ReplaceAll(string(text), "#MODULE_VERSION#", version)
-		return os.WriteFile(path.Join(dir, name), []byte(filled), 0o644)
-	})
+func command(ctx context.Context, name string, arg ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, name, arg...)
+	cmd.Env = append(os.Environ(), "LC_ALL=C") // errors are recognized by their words
+	return cmd
 }
 
-// uninstall takes away every version for every kernel, whole or not.
-func uninstall(ctx context.Context) error {
-	versions, err := filepath.Glob(dkmsTree + "/*/source")
-	if err != nil {
-		return err
-	}
-	for _, v := range versions {
-		if err := run(command(ctx, "dkms", "remove", pkg+"/"+path.Base(path.Dir(v)), "--all")); err != nil {
-			return err
-		}
-	}
-	direct, err := filepath.Glob("/lib/modules/*/" + object)
-	if err != nil {
-		return err
-	}
-	for _, ko := range direct {
-		if err := os.Remove(ko); err != nil {
-			return err
-		}
-		if err := run(command(ctx, "depmod", strings.Split(ko, "/")[3])); err != nil {
-			return err
-		}
-	}
-	left, err := filepath.Glob(sources + "*")
-	if err != nil {
-		return err
-	}
-	for _, dir := range append(left, dkmsTree, workspace) {
-		if err := os.RemoveAll(dir); err != nil {
-			return err
-		}
-	}
-	return nil
+// tail returns the last n lines of a text.
+func tail(text string, n int) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	return strings.Join(lines[max(0, len(lines)-n):], "\n")
 }
 
-// load loads the installed module; what it says in the kernel log is in the error.
-func load(ctx context.Context) error {
+// load loads the installed module. What the module says in the kernel's log is in the error.
+func (c *change) load(ctx context.Context) error {
 	log, err := openKernelLog()
 	if err != nil {
 		return err
 	}
 	defer log.close()
-	err = run(command(ctx, "modprobe", Name))
+	err = c.run(ctx, "modprobe", Name)
 	if err == nil {
 		return nil
 	}
@@ -301,69 +219,24 @@ func load(ctx context.Context) error {
 	return err
 }
 
-// unload waits a little: the kernel lets a detached table go some time later.
-func unload() error {
-	for end := time.Now().Add(5 * time.Second); ; time.Sleep(200 * time.Millisecond) {
+// unload unloads the module. It waits for that a little: the kernel lets go of schedulers some time after they
+// were detached.
+func unload(ctx context.Context) error {
+	end := time.After(5 * time.Second)
+	for {
 		err := unix.DeleteModule(Name, unix.O_NONBLOCK)
 		switch {
 		case err == nil:
 			return nil
 		case err != unix.EWOULDBLOCK:
 			return fmt.Errorf("unload %s: %w", Name, err)
-		case time.Now().After(end):
+		}
+		select {
+		case <-time.After(200 * time.Millisecond):
+		case <-ctx.Done():
+			return fmt.Errorf("unload %s, which is in use: %w", Name, context.Cause(ctx))
+		case <-end:
 			return fmt.Errorf("%s is in use: unload its schedulers (mpcc unload) and end the connections that run them (mpcc status)", Name)
 		}
 	}
 }
-
-func command(ctx context.Context, name string, arg ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, name, arg...)
-	cmd.Env = append(os.Environ(), "LC_ALL=C") // errors are recognized by their words
-	return cmd
-}
-
-// run runs a command; the end of what it printed is in the error.
-func run(cmd *exec.Cmd) error {
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("%s: %w: %s", strings.Join(cmd.Args, " "), err, tail(string(out), 20))
-	}
-	return nil
-}
-
-// tail returns the last n lines of a text.
-func tail(text string, n int) string {
-	lines := strings.Split(strings.TrimSpace(text), "\n")
-	return strings.Join(lines[max(0, len(lines)-n):], "\n")
-}
-
-// kernelLog reads what the kernel says from now on.
-type kernelLog struct{ fd int }
-
-func openKernelLog() (kernelLog, error) {
-	fd, err := unix.Open("/dev/kmsg", unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return kernelLog{}, fmt.Errorf("/dev/kmsg: %w", err)
-	}
-	_, err = unix.Seek(fd, 0, unix.SEEK_END)
-	return kernelLog{fd}, err
-}
-
-// lines returns the messages that begin with prefix, without it.
-func (l kernelLog) lines(prefix string) []string {
-	var lines []string
-	record := make([]byte, 8192) // the kernel gives one a read
-	for {
-		n, err := unix.Read(l.fd, record)
-		if err != nil {
-			return lines
-		}
-		_, text, _ := strings.Cut(string(record[:n]), ";")
-		text, _, _ = strings.Cut(text, "\n")
-		if said, ok := strings.CutPrefix(text, prefix); ok {
-			lines = append(lines, said)
-		}
-	}
-}
-
-func (l kernelLog) close() { unix.Close(l.fd) }

@@ -8,26 +8,38 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
+
+	"github.com/mpcc/mpcc/internal/lockfile"
 )
 
-// cache is the folder that holds what is fetched or built once: kernels, the
-// root file system, the verdict on KVM.
+// cache is the folder of what is fetched or built once: kernels, the root file
+// system, whether KVM works.
 //
-//	lock        taken by whoever changes the cache
-//	ENTRY/      one per kernel, root file system, …; whole or absent
-//	tmp/        work in progress, one folder a process, locked while it lives
+//	lock        held by whoever changes the cache
+//	ENTRY/      one for each kernel, root file system, …; whole or absent
+//	work/*/     temporary folders, each with a lock that its owner holds while it lives
 //	console-*   the console of the last run of each kernel
-type cache struct{ dir string }
+type cache struct {
+	dir string
+	say func(stage string) // Spec.Stage
+}
 
-// openCache finds the cache: a clone of mpcc around the working folder has its
-// own (git ignores it), elsewhere the user has one.
-func openCache() (cache, error) {
+const workFolder = "work"
+
+// openCache returns the cache: that of the clone of mpcc around the working
+// folder (git ignores it) or, elsewhere, the user's.
+func openCache(say func(stage string)) (cache, error) {
+	if say == nil {
+		say = func(string) {}
+	}
 	root, err := Clone()
 	if err != nil {
 		return cache{}, err
@@ -40,14 +52,15 @@ func openCache() (cache, error) {
 		}
 		dir = filepath.Join(user, "mpcc", "vm")
 	}
-	c := cache{dir}
-	return c, os.MkdirAll(c.path("tmp"), 0o755)
+	c := cache{dir, say}
+	return c, os.MkdirAll(c.path(workFolder), 0o755)
 }
 
 // cloneModule is what the go.mod of a clone begins with.
 const cloneModule = "module github.com/mpcc/mpcc\n"
 
-// Clone returns the clone of mpcc that the working folder is in, "" where it is in none.
+// Clone returns the root of the clone of mpcc that the working folder is in; "" if
+// it is in none.
 func Clone() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -66,84 +79,66 @@ func Clone() (string, error) {
 	}
 }
 
-// Scratch makes a temporary folder. One whose owner was killed goes with the next.
-func Scratch() (dir string, remove func(), err error) {
-	c, err := openCache()
-	if err != nil {
-		return "", nil, err
-	}
-	unlock, err := c.lock()
-	if err != nil {
-		return "", nil, err
-	}
-	defer unlock()
-	return c.scratch()
-}
-
 func (c cache) path(name string) string { return filepath.Join(c.dir, name) }
 
-// lock waits until no other process changes the cache.
-func (c cache) lock() (unlock func(), err error) {
-	f, err := os.OpenFile(c.path("lock"), os.O_CREATE|os.O_RDWR, 0o644)
+// lock takes the lock on the cache. It waits until no other process changes it, or
+// ctx ends.
+func (c cache) lock(ctx context.Context) (unlock func(), err error) {
+	l, err := lockfile.Try(c.path("lock"))
+	var held *lockfile.HeldError
+	if errors.As(err, &held) {
+		c.say(fmt.Sprintf("waiting: %v", held))
+	}
+	if err != nil {
+		l, err = lockfile.Take(ctx, c.path("lock"))
+	}
 	if err != nil {
 		return nil, err
 	}
-	if err := flock(f, syscall.LOCK_EX); err != nil {
-		f.Close()
-		return nil, fmt.Errorf("lock %s: %w", f.Name(), err)
-	}
-	return func() { f.Close() }, nil
+	return func() { _ = l.Unlock() }, nil
 }
 
-// flock is flock(2), repeated when a signal of the Go runtime cuts it short.
-func flock(f *os.File, how int) error {
-	for {
-		err := syscall.Flock(int(f.Fd()), how)
-		if !errors.Is(err, syscall.EINTR) {
-			return err
-		}
-	}
-}
-
-// scratch makes a temporary folder and sweeps away those whose owners were
+// scratch returns a new temporary folder. It removes those whose owners were
 // killed. Call it with the cache locked.
 func (c cache) scratch() (dir string, remove func(), err error) {
-	old, err := os.ReadDir(c.path("tmp"))
+	old, err := os.ReadDir(c.path(workFolder))
 	if err != nil {
 		return "", nil, err
 	}
 	for _, e := range old {
-		dir := c.path(filepath.Join("tmp", e.Name()))
-		f, err := os.Open(dir)
-		if err != nil {
-			continue // its owner is just removing it
-		}
-		if flock(f, syscall.LOCK_EX|syscall.LOCK_NB) == nil {
-			err = os.RemoveAll(dir)
-		}
-		f.Close()
-		if err != nil {
+		if err := sweep(c.path(filepath.Join(workFolder, e.Name()))); err != nil {
 			return "", nil, err
 		}
 	}
-
-	dir, err = os.MkdirTemp(c.path("tmp"), "")
+	dir, err = os.MkdirTemp(c.path(workFolder), "")
 	if err != nil {
 		return "", nil, err
 	}
-	f, err := os.Open(dir)
+	l, err := lockfile.Make(filepath.Join(dir, "lock"))
 	if err != nil {
-		return "", nil, err
+		return "", nil, errors.Join(err, os.RemoveAll(dir))
 	}
-	if err := flock(f, syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		return "", nil, fmt.Errorf("lock %s: %w", dir, err)
-	}
-	return dir, func() { os.RemoveAll(dir); f.Close() }, nil
+	return dir, func() { _ = errors.Join(os.RemoveAll(dir), l.Unlock()) }, nil
 }
 
-// entry returns the folder called name. When it is absent, was built to
-// another recipe, or refresh is set, build fills a new folder, which replaces
-// the old one only when it is whole. Call it with the cache locked.
+// sweep removes a temporary folder unless its owner lives.
+func sweep(dir string) error {
+	l, err := lockfile.Try(filepath.Join(dir, "lock"))
+	var alive *lockfile.HeldError
+	switch {
+	case errors.As(err, &alive):
+		return nil
+	case err == nil:
+		return errors.Join(os.RemoveAll(dir), l.Unlock())
+	case !errors.Is(err, fs.ErrNotExist): // there is none if the owner was killed while it made or removed the folder
+		return err
+	}
+	return os.RemoveAll(dir)
+}
+
+// entry returns the folder called name. If it is absent, was built from another
+// recipe, or refresh is set, build fills a new folder, which replaces the old one
+// once it is whole. Call it with the cache locked.
 func (c cache) entry(name, recipe string, refresh bool, build func(dir string) error) (string, error) {
 	dir := c.path(name)
 	known, err := os.ReadFile(filepath.Join(dir, "recipe"))
@@ -181,9 +176,9 @@ func (c cache) entry(name, recipe string, refresh bool, build func(dir string) e
 //go:embed packages.txt
 var packageList string
 
-// packages are those of Debian that the host needs.
+// packages returns the Debian packages that the host needs.
 func packages() string {
-	_, names, _ := strings.Cut(packageList, "\n") // below a line that says what they are
+	_, names, _ := strings.Cut(packageList, "\n") // the first line says what they are
 	return strings.Join(strings.Fields(names), " ")
 }
 
@@ -194,15 +189,37 @@ func command(ctx context.Context, name string, arg ...string) *exec.Cmd {
 	return cmd
 }
 
-// output runs a command and returns what it prints; its complaint is in the error.
-func output(cmd *exec.Cmd) (string, error) {
-	var complaint bytes.Buffer
-	cmd.Stderr = &complaint
-	out, err := cmd.Output()
-	return string(out), explain(cmd, err, complaint.String())
+// output runs a command and returns what it prints. What it says on its standard
+// error is in the error.
+func output(cmd *exec.Cmd) (text string, err error) {
+	err = stream(cmd, func(r io.Reader) error {
+		printed, err := io.ReadAll(r)
+		text = string(printed)
+		return err
+	})
+	return text, err
 }
 
-// explain says which command failed, why, and how to get one that is missing.
+// stream is output, but has read read what the command prints.
+func stream(cmd *exec.Cmd, read func(io.Reader) error) error {
+	// Stay on this thread: Pdeathsig kills the command when the thread that started it ends.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var complaint bytes.Buffer
+	cmd.Stderr = &complaint
+	printed, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return explain(cmd, err, "")
+	}
+	err = read(printed)
+	printed.Close() // so that the command ends if not all of it was read
+	return errors.Join(err, explain(cmd, cmd.Wait(), complaint.String()))
+}
+
+// explain says which command failed and why, and how to get one that is missing.
 func explain(cmd *exec.Cmd, err error, complaint string) error {
 	switch {
 	case err == nil:

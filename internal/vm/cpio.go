@@ -22,8 +22,8 @@ const (
 	cpioSymlink = 0o120000
 )
 
-// cpioWriter writes the "newc" archive that the kernel unpacks as its first
-// root file system (Documentation/driver-api/early-userspace/buffer-format.rst).
+// cpioWriter writes a "newc" archive, which the kernel unpacks as its first root
+// file system (Documentation/driver-api/early-userspace/buffer-format.rst).
 // Everything in it belongs to root. Archives may follow one another in one file.
 type cpioWriter struct {
 	w     io.Writer
@@ -57,10 +57,11 @@ func (c *cpioWriter) add(name string, mode uint32, size int64, body io.Reader) e
 	return err
 }
 
-// padding fills n bytes up to a multiple of four.
+// padding returns what fills n bytes up to a multiple of four.
 func padding(n int64) string { return "\x00\x00\x00"[:(4-n%4)%4] }
 
-// mkdir writes a directory and the parents it lacks: the kernel makes none.
+// mkdir writes a folder, and before it the parents that are not there: the kernel
+// makes none.
 func (c *cpioWriter) mkdir(name string) error {
 	if c.dirs[name] {
 		return nil
@@ -87,7 +88,7 @@ func (c *cpioWriter) symlink(name, target string) error {
 	return c.add(name, cpioSymlink|0o777, int64(len(target)), strings.NewReader(target))
 }
 
-// host copies a file or a whole folder of the host to name in the guest.
+// host writes a file or a whole folder of the host, as name in the guest.
 func (c *cpioWriter) host(name, source string) error {
 	source, err := filepath.EvalSymlinks(source)
 	if err != nil {
@@ -127,8 +128,8 @@ func (c *cpioWriter) host(name, source string) error {
 	})
 }
 
-// tar copies the entries of a tar archive for which keep holds. Hard links
-// become symbolic ones, device nodes are left to devtmpfs.
+// tar writes the entries of a tar archive that keep says true for. Hard links
+// become symbolic ones; device nodes are left out, as the guest has devtmpfs.
 func (c *cpioWriter) tar(r io.Reader, keep func(name string) bool) error {
 	archive := tar.NewReader(r)
 	for {

@@ -1,5 +1,5 @@
 #!/bin/sh
-# PID 1 of the test VM: makes the usual file systems, runs /run-me, sends back
+# PID 1 of the VM: makes the usual file systems, runs /run-me, sends back
 # what it printed, its status and /results, then waits for the host to stop the VM.
 # A command that fails here ends PID 1, and the kernel's panic ends the VM.
 set -e

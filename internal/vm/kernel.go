@@ -15,20 +15,21 @@ import (
 	"strings"
 )
 
-// kernel is a stock Debian kernel, named by a label and found through its
-// metapackage, so that the version follows the distribution.
-type kernel struct {
-	label string
-	suite string
-	meta  string
-	old   bool // too old for mpcc: what it says then is tested
+// Kernel is a stock Debian kernel: the newest version that a suite has.
+type Kernel struct {
+	Label    string // what users call it
+	Suite    string // of Debian
+	NoModule bool   // it is too old for the module in bpf/kmod
 }
 
-var kernels = []kernel{
-	{"6.12", "trixie", "linux-image-cloud-amd64", false},
-	{"7.x", "trixie-backports", "linux-image-cloud-amd64", false},
-	{"6.1", "bookworm", "linux-image-cloud-amd64", true},
+// kernels are those that mpcc runs on.
+var kernels = []Kernel{
+	{Label: "6.12", Suite: "trixie"},
+	{Label: "7.x", Suite: "trixie-backports"},
 }
+
+// metapackage depends on the packages of the newest version.
+const metapackage = "linux-image-cloud-amd64"
 
 // keptModules are the folders of modules that go into the VM, below kernel/.
 var keptModules = []string{"arch", "crypto", "lib", "net", "drivers/net", "drivers/char", "drivers/virtio"}
@@ -36,7 +37,7 @@ var keptModules = []string{"arch", "crypto", "lib", "net", "drivers/net", "drive
 // droppedModules are exceptions to keptModules.
 var droppedModules = []string{"drivers/net/ethernet", "drivers/net/wwan", "drivers/net/xen-netback", "drivers/net/vmxnet3"}
 
-// neededModules must come with a kernel, as a module or built in.
+// neededModules have to come with a kernel, as modules or built in.
 var neededModules = []string{
 	"sch_netem", "sch_tbf", "sch_htb", "sch_red", "sch_fq", "sch_fq_codel", "sch_ingress",
 	"cls_u32", "cls_flower", "cls_bpf", "act_mirred",
@@ -44,42 +45,34 @@ var neededModules = []string{
 	"tcp_bbr", "tcp_dctcp", "inet_diag", "tcp_diag", "mptcp_diag",
 }
 
-// Labels names the kernels that a Spec can ask for.
+// Labels returns the labels of the kernels that mpcc runs on, first that which most people have.
 func Labels() []string {
 	var labels []string
 	for _, k := range kernels {
-		labels = append(labels, k.label)
+		labels = append(labels, k.Label)
 	}
 	return labels
 }
 
-// TooOld tells the kernels that mpcc does not run on from the others.
-func TooOld(label string) bool {
-	k, err := findKernel(label)
-	return err == nil && k.old
-}
-
-func findKernel(label string) (kernel, error) {
+// Find returns the kernel of a label; the error names all labels.
+func Find(label string) (Kernel, error) {
 	for _, k := range kernels {
-		if k.label == label {
+		if k.Label == label {
 			return k, nil
 		}
 	}
-	return kernel{}, fmt.Errorf("no kernel called %q: choose from %s", label, strings.Join(Labels(), ", "))
+	return Kernel{}, fmt.Errorf("no kernel called %q: choose from %s", label, strings.Join(Labels(), ", "))
 }
 
-// Fetch downloads the newest kernel of a label and rebuilds the root file
-// system, whatever the cache holds. Run fetches what is missing by itself.
-func Fetch(ctx context.Context, label string) error {
-	k, err := findKernel(label)
+// Fetch downloads the newest version of a kernel and rebuilds the root file
+// system, whatever the cache has. stage is Spec.Stage. Run fetches by itself what
+// is missing.
+func Fetch(ctx context.Context, k Kernel, stage func(string)) error {
+	c, err := openCache(stage)
 	if err != nil {
 		return err
 	}
-	c, err := openCache()
-	if err != nil {
-		return err
-	}
-	unlock, err := c.lock()
+	unlock, err := c.lock(ctx)
 	if err != nil {
 		return err
 	}
@@ -92,17 +85,12 @@ func Fetch(ctx context.Context, label string) error {
 }
 
 // kernel returns the folder with vmlinuz, modules.cpio and release (as uname -r) of k.
-func (c cache) kernel(ctx context.Context, k kernel, refresh bool) (string, error) {
-	recipe := fmt.Sprintf("2 %s %s %q %q %q", k.suite, k.meta, keptModules, droppedModules, neededModules)
-	return c.entry("kernel-"+k.label, recipe, refresh, func(dir string) error {
-		debs, err := c.download(ctx, k.suite, dir, func(show func(...string) (string, error)) ([]string, error) {
-			return kernelPackages(k.meta, show)
-		})
-		if err != nil {
-			return err
-		}
+func (c cache) kernel(ctx context.Context, k Kernel, refresh bool) (string, error) {
+	recipe := fmt.Sprintf("2 %s %s %q %q %q", k.Suite, metapackage, keptModules, droppedModules, neededModules)
+	return c.entry("kernel-"+k.Label, recipe, refresh, func(dir string) error {
+		c.say("fetching kernel " + k.Label)
 		tree := filepath.Join(dir, "tree")
-		if err := unpackDebs(ctx, debs, tree); err != nil {
+		if err := fetchKernel(ctx, k, dir, tree); err != nil {
 			return err
 		}
 		if err := packKernel(ctx, tree, dir); err != nil {
@@ -112,9 +100,36 @@ func (c cache) kernel(ctx context.Context, k kernel, refresh bool) (string, erro
 	})
 }
 
-// kernelPackages follows a metapackage to the packages that hold the kernel:
-// one with an image and modules, or one each. show returns what
-// `apt-cache show` prints for the named packages.
+// fetchKernel downloads k's packages to dir, and unpacks them into the folder tree.
+func fetchKernel(ctx context.Context, k Kernel, dir, tree string) error {
+	a, err := newApt(ctx, k.Suite, dir)
+	if err != nil {
+		return err
+	}
+	names, err := kernelPackages(metapackage, func(names ...string) (string, error) {
+		return a.run(ctx, "apt-cache", append([]string{"show"}, names...)...)
+	})
+	if err != nil {
+		return err
+	}
+	debs, err := a.download(ctx, names...)
+	if err != nil {
+		return err
+	}
+	for _, deb := range debs {
+		if _, err := output(command(ctx, "dpkg-deb", "-x", deb, tree)); err != nil {
+			return err
+		}
+		if err := os.Remove(deb); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// kernelPackages follows a metapackage to the packages that have the kernel: one
+// with image and modules, or several. show returns what `apt-cache show` prints
+// of packages.
 func kernelPackages(meta string, show func(...string) (string, error)) ([]string, error) {
 	found := map[string]bool{}
 	for next := []string{meta}; len(next) > 0; {
@@ -141,11 +156,11 @@ func kernelPackages(meta string, show func(...string) (string, error)) ([]string
 	return names, nil
 }
 
-// kernelPackage matches a package that carries one version of a kernel; the
-// metapackages have no version in their names.
+// kernelPackage matches a package of one version of a kernel; metapackages have no
+// version in their names.
 var kernelPackage = regexp.MustCompile(`^linux-(image|binary|modules|base)-[0-9]\S*$`)
 
-// kernelDepends lists the kernel packages in the Depends fields of `apt-cache show`.
+// kernelDepends returns the kernel packages in the Depends fields of `apt-cache show`.
 func kernelDepends(text string) []string {
 	var names []string
 	for lines := bufio.NewScanner(strings.NewReader(text)); lines.Scan(); {
@@ -163,23 +178,13 @@ func kernelDepends(text string) []string {
 	return names
 }
 
-// packKernel takes vmlinuz and the kept modules out of an unpacked kernel.
+// packKernel makes vmlinuz, modules.cpio and release of an unpacked kernel.
 func packKernel(ctx context.Context, tree, dir string) error {
-	// Bookworm still has modules in /lib.
-	var found []string
-	for _, pattern := range []string{"usr/lib/modules/*", "lib/modules/*"} {
-		m, err := filepath.Glob(filepath.Join(tree, pattern))
-		if err != nil {
-			return err
-		}
-		found = append(found, m...)
+	modules, err := modulesOf(tree)
+	if err != nil {
+		return err
 	}
-	if len(found) != 1 {
-		return fmt.Errorf("the packages hold %d folders of modules instead of one", len(found))
-	}
-	modules := found[0]
 	release := filepath.Base(modules)
-
 	image, err := firstOf(filepath.Join(modules, "vmlinuz"), filepath.Join(tree, "boot", "vmlinuz-"+release))
 	if err != nil {
 		return err
@@ -192,22 +197,60 @@ func packKernel(ctx context.Context, tree, dir string) error {
 		return err
 	}
 
-	// depmod looks in lib or in usr/lib, as its own system has it.
+	// depmod looks in lib or in usr/lib, wherever modules are on its own system.
 	base := filepath.Join(dir, "base")
 	kept := filepath.Join(base, "usr", "lib", "modules", release)
-	if err := os.MkdirAll(kept, 0o755); err != nil {
+	if err := errors.Join(os.MkdirAll(kept, 0o755), os.Symlink("usr/lib", filepath.Join(base, "lib"))); err != nil {
 		return err
 	}
-	if err := os.Symlink("usr/lib", filepath.Join(base, "lib")); err != nil {
+	if err := keepModules(modules, kept); err != nil {
 		return err
 	}
+	if _, err := output(command(ctx, "depmod", "-b", base, release)); err != nil {
+		return err
+	}
+
+	f, err := os.Create(filepath.Join(dir, "modules.cpio"))
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	w := bufio.NewWriterSize(f, 1<<20)
+	archive := newCpioWriter(w)
+	return errors.Join(
+		archive.host("usr/lib/modules/"+release, kept),
+		archive.host("boot/config-"+release, config),
+		archive.close(), w.Flush(), f.Close(),
+		os.WriteFile(filepath.Join(dir, "release"), []byte(release), 0o644),
+		os.RemoveAll(base))
+}
+
+// modulesOf returns the folder of modules of an unpacked kernel, which is named after its release.
+func modulesOf(tree string) (string, error) {
+	// Debian 12 still has modules in /lib.
+	var found []string
+	for _, pattern := range []string{"usr/lib/modules/*", "lib/modules/*"} {
+		m, err := filepath.Glob(filepath.Join(tree, pattern))
+		if err != nil {
+			return "", err
+		}
+		found = append(found, m...)
+	}
+	if len(found) != 1 {
+		return "", fmt.Errorf("the packages hold %d folders of modules instead of one", len(found))
+	}
+	return found[0], nil
+}
+
+// keepModules moves the modules that the guest gets from one folder to another.
+func keepModules(modules, kept string) error {
 	for _, folder := range keptModules {
 		to := filepath.Join(kept, "kernel", folder)
 		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
 			return err
 		}
 		err := os.Rename(filepath.Join(modules, "kernel", folder), to)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) { // all of it may be built in
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // what is in there may be built in
 			return err
 		}
 	}
@@ -221,32 +264,11 @@ func packKernel(ctx context.Context, tree, dir string) error {
 			return err
 		}
 	}
-	if missing, err := missingModules(kept); err != nil {
-		return err
-	} else if len(missing) > 0 {
-		return fmt.Errorf("kernel %s has no %s", release, strings.Join(missing, ", "))
+	missing, err := missingModules(kept)
+	if err == nil && len(missing) > 0 {
+		err = fmt.Errorf("kernel %s has no %s", filepath.Base(modules), strings.Join(missing, ", "))
 	}
-	if _, err := output(command(ctx, "depmod", "-b", base, release)); err != nil {
-		return err
-	}
-
-	f, err := os.Create(filepath.Join(dir, "modules.cpio"))
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	w := bufio.NewWriterSize(f, 1<<20)
-	archive := newCpioWriter(w)
-	if err := errors.Join(
-		archive.host("usr/lib/modules/"+release, kept),
-		archive.host("boot/config-"+release, config),
-		archive.close(), w.Flush(), f.Close()); err != nil {
-		return err
-	}
-	if err := os.WriteFile(filepath.Join(dir, "release"), []byte(release), 0o644); err != nil {
-		return err
-	}
-	return os.RemoveAll(base)
+	return err
 }
 
 // firstOf returns the first of the files that exists.
@@ -259,7 +281,7 @@ func firstOf(files ...string) (string, error) {
 	return "", fmt.Errorf("none of these files is there: %s", strings.Join(files, ", "))
 }
 
-// missingModules lists the needed modules that are neither in the folder nor built in.
+// missingModules returns the needed modules that are neither in the folder nor built in.
 func missingModules(dir string) ([]string, error) {
 	builtin, err := os.ReadFile(filepath.Join(dir, "modules.builtin"))
 	if err != nil {
@@ -286,88 +308,4 @@ func missingModules(dir string) ([]string, error) {
 		}
 	}
 	return missing, err
-}
-
-// download fetches packages of a Debian suite into dir, with an apt
-// configuration of its own so that the machine's stays as it is. choose names
-// the packages; it is given `apt-cache show`.
-func (c cache) download(ctx context.Context, suite, dir string, choose func(show func(...string) (string, error)) ([]string, error)) ([]string, error) {
-	source, err := debianSource(ctx, suite)
-	if err != nil {
-		return nil, err
-	}
-	apt := filepath.Join(dir, "apt")
-	defer os.RemoveAll(apt)
-	if err := os.MkdirAll(filepath.Join(apt, "lists", "partial"), 0o755); err != nil {
-		return nil, err
-	}
-	for file, text := range map[string]string{"sources.list": source + "\n", "status": ""} {
-		if err := os.WriteFile(filepath.Join(apt, file), []byte(text), 0o644); err != nil {
-			return nil, err
-		}
-	}
-	run := func(program string, arg ...string) (string, error) {
-		cmd := command(ctx, program, append([]string{
-			"-q",
-			"-o", "Dir::Etc::SourceList=" + filepath.Join(apt, "sources.list"),
-			"-o", "Dir::Etc::SourceParts=/dev/null",
-			"-o", "Dir::State::Lists=" + filepath.Join(apt, "lists"),
-			"-o", "Dir::State::Status=" + filepath.Join(apt, "status"),
-			"-o", "Dir::Cache=" + apt,
-			"-o", "APT::Architecture=amd64",
-			"-o", "APT::Sandbox::User=", // the folder may be closed to the _apt user
-			"-o", "APT::Update::Error-Mode=any", // no silent fallback on a failed download
-		}, arg...)...)
-		cmd.Dir = dir
-		return output(cmd)
-	}
-	if _, err := run("apt-get", "update"); err != nil {
-		return nil, err
-	}
-	names, err := choose(func(names ...string) (string, error) {
-		return run("apt-cache", append([]string{"show"}, names...)...)
-	})
-	if err != nil {
-		return nil, err
-	}
-	if _, err := run("apt-get", append([]string{"download"}, names...)...); err != nil {
-		return nil, err
-	}
-	return filepath.Glob(filepath.Join(dir, "*.deb"))
-}
-
-// unpackDebs unpacks packages into a folder, and removes them.
-func unpackDebs(ctx context.Context, debs []string, tree string) error {
-	for _, deb := range debs {
-		if _, err := output(command(ctx, "dpkg-deb", "-x", deb, tree)); err != nil {
-			return err
-		}
-		if err := os.Remove(deb); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-const keyring = "/usr/share/keyrings/debian-archive-keyring.gpg"
-
-// debianSource is the line of sources.list for a suite, from the mirror that
-// this machine uses.
-func debianSource(ctx context.Context, suite string) (string, error) {
-	if _, err := os.Stat(keyring); err != nil {
-		return "", fmt.Errorf("%w, on Debian: apt install %s", err, packages())
-	}
-	mirror := os.Getenv("MPCC_DEBIAN_MIRROR")
-	if mirror == "" {
-		sites, err := output(command(ctx, "apt-get", "indextargets",
-			"--format", "$(SITE)", "Created-By: Packages", "Label: Debian"))
-		if err != nil {
-			return "", err
-		}
-		mirror, _, _ = strings.Cut(sites, "\n")
-	}
-	if mirror == "" {
-		return "", errors.New("apt knows no Debian mirror here: set MPCC_DEBIAN_MIRROR to the URL of one")
-	}
-	return fmt.Sprintf("deb [signed-by=%s] %s %s main", keyring, mirror, suite), nil
 }

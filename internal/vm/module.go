@@ -17,25 +17,25 @@ import (
 	"github.com/mpcc/mpcc/bpf/kmod"
 )
 
-// buildRoot returns the folder with root.cpio, Debian with what building bpf/kmod for k takes: its
+// buildRoot returns the folder with the root.cpio in which bpf/kmod can be built for k: it has the kernel's
 // headers, which bring the compiler, and DKMS.
-func (c cache) buildRoot(ctx context.Context, k kernel, kdir string) (string, error) {
+func (c cache) buildRoot(ctx context.Context, k Kernel, kdir string) (string, error) {
 	release, err := os.ReadFile(filepath.Join(kdir, "release"))
 	if err != nil {
 		return "", err
 	}
-	suites := slices.Compact([]string{rootfsSuite, k.suite})
+	suites := slices.Compact([]string{rootfsSuite, k.Suite})
 	packages := append(slices.Clone(guestPackages), "linux-headers-"+string(release), "make", "dwarves", "dkms")
-	dir, err := c.debian(ctx, "build-"+k.label, suites, packages, false)
+	dir, err := c.debian(ctx, "build-"+k.Label, suites, packages, false)
 	if err != nil {
-		return "", fmt.Errorf("%w\nif the headers of Linux %s are gone from Debian, fetch the kernel anew: go run ./test/kernels/cmd/vm fetch -kernel %s",
-			err, release, k.label)
+		return "", fmt.Errorf("%w\nif the headers of Linux %s are gone from Debian, remove %s and run it again: that fetches a newer kernel",
+			err, release, kdir)
 	}
 	return dir, nil
 }
 
-// buildModule leaves in /results what the module adds to the kernel's folder of modules. Any build of the
-// same sources does; how a user builds them is a test of its own.
+// buildModule builds the module, and leaves in /results what it adds to the kernel's folder of modules. It does
+// so by plain make: how a user installs the module is a test of its own.
 const buildModule = `set -e
 cp -r /module /tmp/module
 make -C /lib/modules/$(uname -r)/build M=/tmp/module modules
@@ -45,9 +45,9 @@ install -D -m 644 -t updates/dkms /tmp/module/mpcc_sched.ko
 depmod
 cp -r updates modules.*.bin modules.dep modules.alias modules.symbols modules.softdep /results`
 
-// module returns the folder with module.cpio, which is bpf/kmod built for k, where modprobe finds it.
+// module returns the folder with module.cpio: the module of bpf/kmod for k, at the place where modprobe finds it.
 // Call it with the cache locked.
-func (c cache) module(ctx context.Context, k kernel, accel string) (string, error) {
+func (c cache) module(ctx context.Context, k Kernel, accel string) (string, error) {
 	sum, err := hash(kmod.Source())
 	if err != nil {
 		return "", err
@@ -60,14 +60,15 @@ func (c cache) module(ctx context.Context, k kernel, accel string) (string, erro
 	if err != nil {
 		return "", err
 	}
-	return c.entry("module-"+k.label, fmt.Sprintf("1 %s %s", release, sum), false, func(dir string) error {
+	return c.entry("module-"+k.Label, fmt.Sprintf("1 %s %s", release, sum), false, func(dir string) error {
+		c.say("building the packet schedulers' kernel module")
 		results, sources := filepath.Join(dir, "results"), filepath.Join(dir, "sources")
 		if err := errors.Join(os.Mkdir(results, 0o755), os.CopyFS(sources, kmod.Source())); err != nil {
 			return err
 		}
 		var printed bytes.Buffer
-		m, remove, err := c.stage(ctx, k, Spec{
-			Kernel: k.label, Build: true, Files: map[string]string{"/module": sources},
+		m, remove, err := c.stage(ctx, Spec{
+			Kernel: k, Build: true, Files: map[string]string{"/module": sources},
 			Cmd: []string{"sh", "-c", buildModule}, Stdout: &printed, ResultsDir: results,
 		})
 		if err != nil {
@@ -92,7 +93,7 @@ func (c cache) module(ctx context.Context, k kernel, accel string) (string, erro
 	})
 }
 
-// hash sums up the names and contents of a folder's files.
+// hash returns a hash of the names and contents of a folder's files.
 func hash(folder fs.FS) (string, error) {
 	sum := sha256.New()
 	err := fs.WalkDir(folder, ".", func(file string, d fs.DirEntry, err error) error {

@@ -134,9 +134,10 @@ func TestKernelBugs(t *testing.T) {
 
 // The script is judged by the shell that will run it.
 func TestRunScript(t *testing.T) {
-	script := runScript("6.12", Spec{
-		Env: map[string]string{"A": "it's $HOME\n\"two\" lines"},
-		Cmd: []string{"printf", "%s,%s,%s,%s", "it's", "", "$A", `\`},
+	script := runScript(Spec{
+		Kernel: Kernel{Label: "6.12"},
+		Env:    map[string]string{"A": "it's $HOME\n\"two\" lines"},
+		Cmd:    []string{"printf", "%s,%s,%s,%s", "it's", "", "$A", `\`},
 	})
 	out, err := exec.Command("sh", "-c", strings.Replace(script, "exec ", "printf '%s,%s:' \"$A\" \"$MPCC_KERNEL\"; exec ", 1)).Output()
 	if want := "it's $HOME\n\"two\" lines,6.12:it's,,$A,\\"; string(out) != want || err != nil {
@@ -195,73 +196,5 @@ func TestUntar(t *testing.T) {
 		if err := untar(archive(h, ""), dir); err == nil {
 			t.Errorf("%s: no error", name)
 		}
-	}
-}
-
-func TestCacheEntry(t *testing.T) {
-	c := cache{t.TempDir()}
-	if err := os.Mkdir(c.path("tmp"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	built := 0
-	entry := func(recipe string, refresh bool, fail error) (string, error) {
-		return c.entry("thing", recipe, refresh, func(dir string) error {
-			built++
-			return errors.Join(os.WriteFile(filepath.Join(dir, "f"), []byte(recipe), 0o644), fail)
-		})
-	}
-	for _, step := range []struct {
-		recipe  string
-		refresh bool
-		fail    error
-		built   int
-		content string
-	}{
-		{"one", false, errors.New("killed half way"), 1, ""},
-		{"one", false, nil, 2, "one"},
-		{"one", false, nil, 2, "one"},
-		{"one", true, nil, 3, "one"},
-		{"two", false, errors.New("killed half way"), 4, "one"}, // the old one is not lost
-		{"two", false, nil, 5, "two"},
-	} {
-		_, err := entry(step.recipe, step.refresh, step.fail)
-		if (err != nil) != (step.fail != nil) {
-			t.Fatalf("%+v: error %v", step, err)
-		}
-		content, _ := os.ReadFile(c.path("thing/f"))
-		if built != step.built || string(content) != step.content {
-			t.Fatalf("%+v: built %d times, holds %q", step, built, content)
-		}
-	}
-	left, err := os.ReadDir(c.path("tmp"))
-	if len(left) != 0 || err != nil {
-		t.Errorf("left in tmp: %v, %v", left, err)
-	}
-}
-
-// What a killed owner left goes, what a living one uses stays.
-func TestScratchSweep(t *testing.T) {
-	c := cache{t.TempDir()}
-	if err := os.MkdirAll(c.path("tmp/dead/sub"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	alive, remove, err := c.scratch()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(c.path("tmp/dead")); err == nil {
-		t.Error("the folder of a dead owner is still there")
-	}
-	_, removeOther, err := c.scratch()
-	if err != nil {
-		t.Fatal(err)
-	}
-	removeOther()
-	if _, err := os.Stat(alive); err != nil {
-		t.Error("the folder of a living owner was swept away")
-	}
-	remove()
-	if _, err := os.Stat(alive); err == nil {
-		t.Error("remove left the folder behind")
 	}
 }

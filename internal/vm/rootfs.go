@@ -4,10 +4,10 @@ package vm
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -30,15 +30,16 @@ var droppedPaths = []string{
 	"usr/lib/apt", "var/cache", "var/lib/apt", "var/lib/dpkg",
 }
 
-// rootfs returns the folder with root.cpio, Debian as every guest has it.
+// rootfs returns the folder with the root.cpio of every guest that builds nothing.
 func (c cache) rootfs(ctx context.Context, refresh bool) (string, error) {
 	return c.debian(ctx, "rootfs", []string{rootfsSuite}, guestPackages, refresh)
 }
 
-// debian returns the folder with root.cpio, a Debian of the packages, which may come from several suites.
+// debian returns the folder with a root.cpio: a Debian with these packages, which may come from several suites.
 func (c cache) debian(ctx context.Context, name string, suites, packages []string, refresh bool) (string, error) {
 	recipe := fmt.Sprintf("2 %q %q %q", suites, packages, droppedPaths)
 	return c.entry(name, recipe, refresh, func(dir string) error {
+		c.say("building the root file system")
 		debootstrap := []string{"mmdebstrap", "--quiet", "--variant=minbase", "--architectures=amd64", "--format=tar",
 			"--include=" + strings.Join(packages, ","), rootfsSuite, "-"}
 		for _, suite := range suites {
@@ -49,38 +50,29 @@ func (c cache) debian(ctx context.Context, name string, suites, packages []strin
 			debootstrap = append(debootstrap, source)
 		}
 		if os.Geteuid() == 0 {
-			// For root it mounts the host's /dev, /proc and /sys in its folder. When
-			// it is killed they must not stay, least of all for us to sweep away.
+			// As root it mounts the host's /dev, /proc and /sys in its folder. If it is
+			// killed they must not stay mounted: the folder will be removed, and with it
+			// what is mounted there.
 			debootstrap = append([]string{"unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"}, debootstrap...)
 		}
 		cmd := command(ctx, debootstrap[0], debootstrap[1:]...)
 		cmd.Env = append(os.Environ(), "TMPDIR="+dir)
-		var complaint bytes.Buffer
-		cmd.Stderr = &complaint
-		stream, err := cmd.StdoutPipe()
-		if err != nil {
-			return err
-		}
 		f, err := os.Create(filepath.Join(dir, "root.cpio"))
 		if err != nil {
 			return err
 		}
 		defer f.Close()
-		if err := cmd.Start(); err != nil {
-			return explain(cmd, err, "")
-		}
 		w := bufio.NewWriterSize(f, 1<<20)
 		archive := newCpioWriter(w)
-		packed := archive.tar(stream, wanted)
-		stream.Close() // lets mmdebstrap end when packing failed
-		if err := explain(cmd, cmd.Wait(), complaint.String()); err != nil {
-			return errors.Join(packed, err)
+		err = stream(cmd, func(r io.Reader) error { return archive.tar(r, wanted) })
+		if err != nil {
+			return err
 		}
-		return errors.Join(packed, archive.close(), w.Flush(), f.Close())
+		return errors.Join(archive.close(), w.Flush(), f.Close())
 	})
 }
 
-// wanted tells whether the guest gets a file of the Debian tree.
+// wanted says whether the guest gets a file of the Debian tree.
 func wanted(name string) bool {
 	for _, d := range droppedPaths {
 		if name == d || strings.HasPrefix(name, d+"/") {
@@ -88,44 +80,4 @@ func wanted(name string) bool {
 		}
 	}
 	return true
-}
-
-// prometheusPrograms are Debian packages, each with the program of its name.
-var prometheusPrograms = []string{"prometheus", "promtool"}
-
-// Prometheus returns Debian's prometheus and promtool, for Spec.Files. They are no
-// part of the root file system because most runs have no use for their 180 MB.
-func Prometheus(ctx context.Context) (map[string]string, error) {
-	c, err := openCache()
-	if err != nil {
-		return nil, err
-	}
-	unlock, err := c.lock()
-	if err != nil {
-		return nil, err
-	}
-	defer unlock()
-	dir, err := c.entry("prometheus", "2 "+rootfsSuite, false, func(dir string) error {
-		debs, err := c.download(ctx, rootfsSuite, dir, func(func(...string) (string, error)) ([]string, error) {
-			return prometheusPrograms, nil
-		})
-		if err != nil {
-			return err
-		}
-		tree := filepath.Join(dir, "tree")
-		if err := unpackDebs(ctx, debs, tree); err != nil {
-			return err
-		}
-		for _, program := range prometheusPrograms {
-			if err := os.Rename(filepath.Join(tree, "usr/bin", program), filepath.Join(dir, program)); err != nil {
-				return err
-			}
-		}
-		return os.RemoveAll(tree)
-	})
-	files := map[string]string{}
-	for _, program := range prometheusPrograms {
-		files["/usr/bin/"+program] = filepath.Join(dir, program)
-	}
-	return files, err
 }

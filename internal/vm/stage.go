@@ -18,16 +18,16 @@ import (
 //go:embed init.sh
 var initScript string
 
-// stage puts kernel and initial file system together; layers are archives that go on top of those of the
-// cache. Call it with the cache locked.
-func (c cache) stage(ctx context.Context, k kernel, spec Spec, layers ...string) (m machine, remove func(), err error) {
-	kdir, err := c.kernel(ctx, k, false)
+// stage returns a machine with its kernel and its initial file system; layers are further archives that go into
+// that. Call it with the cache locked.
+func (c cache) stage(ctx context.Context, spec Spec, layers ...string) (m machine, remove func(), err error) {
+	kdir, err := c.kernel(ctx, spec.Kernel, false)
 	if err != nil {
 		return m, nil, err
 	}
 	var root string
 	if spec.Build {
-		root, err = c.buildRoot(ctx, k, kdir)
+		root, err = c.buildRoot(ctx, spec.Kernel, kdir)
 	} else {
 		root, err = c.rootfs(ctx, false)
 	}
@@ -47,40 +47,46 @@ func (c cache) stage(ctx context.Context, k kernel, spec Spec, layers ...string)
 	if err := os.Link(filepath.Join(kdir, "vmlinuz"), filepath.Join(dir, "vmlinuz")); err != nil {
 		return m, nil, err
 	}
-	initrd, err := os.Create(filepath.Join(dir, "initrd"))
+	layers = append([]string{filepath.Join(root, "root.cpio"), filepath.Join(kdir, "modules.cpio")}, layers...)
+	return m, remove, m.writeInitrd(layers)
+}
+
+// writeInitrd writes the initial file system: the layers, and what is for this machine only.
+func (m machine) writeInitrd(layers []string) error {
+	initrd, err := os.Create(filepath.Join(m.dir, "initrd"))
 	if err != nil {
-		return m, nil, err
+		return err
 	}
 	defer initrd.Close()
-	for _, layer := range append([]string{filepath.Join(root, "root.cpio"), filepath.Join(kdir, "modules.cpio")}, layers...) {
+	for _, layer := range layers {
 		f, err := os.Open(layer)
 		if err != nil {
-			return m, nil, err
+			return err
 		}
 		_, err = io.Copy(initrd, f)
 		f.Close()
 		if err != nil {
-			return m, nil, err
+			return err
 		}
 	}
 	w := bufio.NewWriterSize(initrd, 1<<20)
 	archive := newCpioWriter(w)
-	for guest, host := range spec.Files {
+	for guest, host := range m.spec.Files {
 		if err := archive.host(strings.TrimPrefix(guest, "/"), host); err != nil {
-			return m, nil, fmt.Errorf("%s for the VM: %w", guest, err)
+			return fmt.Errorf("%s for the VM: %w", guest, err)
 		}
 	}
-	script := runScript(k.label, spec)
-	return m, remove, errors.Join(
+	script := runScript(m.spec)
+	return errors.Join(
 		archive.file("init", 0o755, int64(len(initScript)), strings.NewReader(initScript)),
 		archive.file("run-me", 0o644, int64(len(script)), strings.NewReader(script)),
 		archive.close(), w.Flush(), initrd.Close())
 }
 
-// runScript is the shell script that becomes the command.
-func runScript(label string, spec Spec) string {
+// runScript returns the shell script /run-me, which becomes the command.
+func runScript(spec Spec) string {
 	var b strings.Builder
-	env := map[string]string{"MPCC_KERNEL": label}
+	env := map[string]string{"MPCC_KERNEL": spec.Kernel.Label}
 	for name, value := range spec.Env {
 		env[name] = value
 	}
@@ -100,5 +106,5 @@ func runScript(label string, spec Spec) string {
 	return b.String() + "\n"
 }
 
-// quote makes one word of the shell of any text.
+// quote returns any text as one word of the shell.
 func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package vm boots stock Debian kernels under QEMU and runs commands inside as
-// root. README.md tells how.
+// Package vm boots stock Debian kernels under QEMU, and runs commands in there as
+// root. README.md says how.
 package vm
 
 import (
@@ -13,6 +13,7 @@ import (
 	"io"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"runtime"
@@ -25,53 +26,57 @@ import (
 
 // Spec is one command to run in a VM of its own.
 type Spec struct {
-	Kernel string            // label, one of Labels()
-	Cmd    []string          // program and arguments, found in the guest's PATH
-	Env    map[string]string // beside PATH, HOME, LANG, MPCC_KERNEL, the label, and MachineVariable
+	Kernel Kernel
+	Cmd    []string          // program, which is looked for in the guest's PATH, and arguments
+	Env    map[string]string // beside PATH, HOME, LANG, MPCC_KERNEL (the label) and MachineVariable
 
-	// Files of the host that the guest gets: path in the guest → file or folder here.
+	// Files that the guest gets: path in the guest → file or folder of the host.
 	Files map[string]string
 
-	// Stdout gets what the command prints, on its standard output and error; nil drops it.
+	// Stdout gets what the command prints on its standard output and error; nil drops it.
 	Stdout io.Writer
 
 	// ResultsDir is an existing folder of the host that gets what the command
 	// leaves in the guest's /results; "" drops that.
 	ResultsDir string
 
-	// Build gives the guest the kernel's headers, a compiler and DKMS, to build bpf/kmod
-	// with, instead of the module that is built already.
+	// Build gives the guest what building the module in bpf/kmod takes (the kernel's headers, a
+	// compiler, DKMS) instead of the module itself.
 	Build bool
 
-	// OwnTime lets an emulated VM's clock go by the instructions it runs instead of by the host's: a busy
-	// host makes the command take longer, but changes nothing of what it measures.
+	// OwnTime has the clock of an emulated VM count the instructions that it runs, instead of following the
+	// host's clock. On a busy host the command then takes longer, but measures the same.
 	OwnTime bool
 
 	// Interactive ties the command to this terminal instead of Stdout.
 	Interactive bool
+
+	// Stage is told, in a few words, what comes next: fetching and building, which the cache spares later
+	// runs, and booting. It may be nil.
+	Stage func(string)
 }
 
-// Result tells about a command that ran to its end.
+// Result says how a command ended.
 type Result struct {
 	Status  int           // the command's exit status, 127 when it was not found
 	Release string        // of the kernel, as uname -r
 	Accel   string        // kvm or tcg
-	Boots   int           // how often it was started until the command began
+	Boots   int           // how many boots it took until the command began
 	Boot    time.Duration // from the start of QEMU to that of the command
 	Total   time.Duration // from the start of QEMU to the last of the results
 }
 
-// MachineVariable tells the command in one line what machine it is on.
+// MachineVariable is an environment variable of the command. It says in a line what machine it runs on.
 const MachineVariable = "MPCC_MACHINE"
 
 const (
 	memory      = "3072" // MiB
 	cpus        = "2"
-	bootTimeout = 3 * time.Minute // takes some seconds on an idle machine
-	consoleTail = 40              // lines shown of a VM that died
+	bootTimeout = 3 * time.Minute // a boot takes some seconds on an idle machine
+	consoleTail = 40              // lines of the console in an error
 
-	// QEMU's emulation of two CPUs can let one run an instruction that the other is patching: once in
-	// a hundred boots the kernel dies of it in its first seconds.
+	// In about one boot of a hundred the kernel dies in its first seconds: QEMU's emulation of two CPUs
+	// can let one run an instruction that the other one is just patching.
 	maxBoots = 3
 )
 
@@ -79,51 +84,25 @@ const (
 // error is about the VM: it died, ctx ended, or the kernel warned of a bug in
 // itself (Result is filled then). A command that fails is no error but a Status.
 func Run(ctx context.Context, spec Spec) (Result, error) {
-	k, err := findKernel(spec.Kernel)
+	c, err := openCache(spec.Stage)
 	if err != nil {
 		return Result{}, err
 	}
-	c, err := openCache()
-	if err != nil {
-		return Result{}, err
-	}
-	unlock, err := c.lock()
-	if err != nil {
-		return Result{}, err
-	}
-	defer func() { unlock() }()
-	accel, err := c.accel(ctx, k)
-	if err != nil {
-		return Result{}, err
-	}
-	var layers []string
-	if !k.old && !spec.Build {
-		module, err := c.module(ctx, k, accel)
-		if err != nil {
-			return Result{}, err
-		}
-		layers = []string{filepath.Join(module, "module.cpio")}
-	}
-	env := map[string]string{MachineVariable: spec.machine(accel)}
-	maps.Copy(env, spec.Env)
-	spec.Env = env
-	m, remove, err := c.stage(ctx, k, spec, layers...)
+	m, accel, remove, err := c.prepare(ctx, spec)
 	if err != nil {
 		return Result{}, err
 	}
 	defer remove()
-	unlock()
-	unlock = func() {}
-
+	c.say("booting kernel " + spec.Kernel.Label)
 	result, err := m.run(ctx, accel)
-	// Kept for whoever wants to know more than the tail.
-	log := c.path("console-" + k.label + ".log")
+	// The console is kept: the error shows only its end.
+	log := c.path("console-" + spec.Kernel.Label + ".log")
 	if renamed := os.Rename(m.console(), log); renamed != nil {
 		return result, errors.Join(err, renamed)
 	}
 	text, read := os.ReadFile(log)
 	if err = errors.Join(err, read); err != nil {
-		return result, fmt.Errorf("VM with kernel %s: %w\nits console ends:\n%s", k.label, err, tail(text, consoleTail))
+		return result, fmt.Errorf("VM with kernel %s: %w\nits console ends:\n%s", spec.Kernel.Label, err, tail(text, consoleTail))
 	}
 	if bugs := kernelBugs(text); len(bugs) > 0 {
 		return result, fmt.Errorf("kernel %s complained (all of it in %s):\n%s", result.Release, log, strings.Join(bugs, "\n"))
@@ -131,7 +110,32 @@ func Run(ctx context.Context, spec Spec) (Result, error) {
 	return result, nil
 }
 
-// machine describes the VM.
+// prepare returns a machine that can be booted, and how QEMU can run it: kvm or tcg.
+func (c cache) prepare(ctx context.Context, spec Spec) (m machine, accel string, remove func(), err error) {
+	unlock, err := c.lock(ctx)
+	if err != nil {
+		return m, "", nil, err
+	}
+	defer unlock()
+	if accel, err = c.accel(ctx, spec.Kernel); err != nil {
+		return m, "", nil, err
+	}
+	var layers []string
+	if !spec.Kernel.NoModule && !spec.Build {
+		module, err := c.module(ctx, spec.Kernel, accel)
+		if err != nil {
+			return m, "", nil, err
+		}
+		layers = []string{filepath.Join(module, "module.cpio")}
+	}
+	env := map[string]string{MachineVariable: spec.machine(accel)}
+	maps.Copy(env, spec.Env)
+	spec.Env = env
+	m, remove, err = c.stage(ctx, spec, layers...)
+	return m, accel, remove, err
+}
+
+// machine returns the value of MachineVariable.
 func (s Spec) machine(accel string) string {
 	switch {
 	case accel == "kvm":
@@ -142,19 +146,19 @@ func (s Spec) machine(accel string) string {
 	return "emulated VM"
 }
 
-// errNotBegun is a VM that died before the command.
+// errNotBegun is wrapped if a VM died before the command began.
 var errNotBegun = errors.New("the VM ended before it ran the command")
 
 // machine is a folder with all that one boot needs.
 type machine struct {
 	dir  string
-	mark string // frames the command's output
+	mark string // random text at the beginning and at the end of the command's output
 	spec Spec
 }
 
 func (m machine) console() string { return filepath.Join(m.dir, "console.log") }
 
-// qemuArgs is the command line of QEMU. The command's output comes through
+// qemuArgs returns the command line of QEMU. The command's output comes through
 // file descriptor 3, its status and results through 4.
 func (m machine) qemuArgs(accel string) []string {
 	args := []string{"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-m", memory,
@@ -178,14 +182,14 @@ func (m machine) qemuArgs(accel string) []string {
 	// words: QEMU emulates rep movsb byte by byte.
 	args = append(args, "-cpu", "max,-cx16,-erms,-fsrm")
 	if m.spec.OwnTime {
-		// 4 ns an instruction, and no waiting while the guest sleeps. The clock
-		// is one for all CPUs, so that a second one would gain nothing.
+		// An instruction takes 4 ns of the guest's time, and its sleep no time of the
+		// host's. A second CPU would gain nothing: they would take turns.
 		return append(args, "-smp", "1", "-accel", "tcg,thread=single", "-icount", "shift=2,sleep=off,align=off", "-rtc", "clock=vm")
 	}
 	return append(args, "-smp", cpus, "-accel", "tcg,thread=multi")
 }
 
-// run boots the VM until it comes to the command, and lets it come to its end.
+// run boots the VM, again if it dies before the command begins, and waits for its end.
 func (m machine) run(ctx context.Context, accel string) (result Result, err error) {
 	for boots := 1; boots <= maxBoots; boots++ {
 		result, err = m.boot(ctx, accel)
@@ -199,50 +203,27 @@ func (m machine) run(ctx context.Context, accel string) (result Result, err erro
 
 // boot runs the VM until the command's results are here.
 func (m machine) boot(ctx context.Context, accel string) (result Result, err error) {
-	// The kernel kills QEMU when the thread that started it ends.
+	// Stay on this thread: Pdeathsig kills QEMU when the thread that started it ends.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	qemu := command(ctx, "qemu-system-x86_64", m.qemuArgs(accel)...)
-	qemu.Cancel = func() error { return qemu.Process.Signal(syscall.SIGTERM) } // gives the terminal back
-	qemu.WaitDelay = 5 * time.Second
 	var complaint bytes.Buffer
-	qemu.Stderr = &complaint
-	if m.spec.Interactive {
-		qemu.Stdin, qemu.Stdout = os.Stdin, os.Stdout
-	}
-	out, outW, err := os.Pipe()
+	start := time.Now()
+	qemu, out, end, err := m.start(ctx, accel, &complaint)
 	if err != nil {
 		return result, err
 	}
 	defer out.Close()
-	end, endW, err := os.Pipe()
-	if err != nil {
-		outW.Close()
-		return result, err
-	}
 	defer end.Close()
-	qemu.ExtraFiles = []*os.File{outW, endW}
-	if err := os.WriteFile(m.console(), nil, 0o644); err != nil {
-		return result, err
-	}
-
-	result.Accel = accel
-	start := time.Now()
-	err = qemu.Start()
-	outW.Close()
-	endW.Close()
-	if err != nil {
-		return result, explain(qemu, err, "")
-	}
 	late := time.AfterFunc(bootTimeout, func() {
 		cancel(fmt.Errorf("did not boot within %s", bootTimeout))
 	})
 	defer late.Stop()
 
-	// Both ends see the end of the file when QEMU dies.
+	// Both come to their end when QEMU dies.
+	result.Accel = accel
 	printed := make(chan error)
 	go func() {
 		printed <- m.readOutput(out, func(release string) {
@@ -270,7 +251,37 @@ func (m machine) boot(ctx context.Context, accel string) (result Result, err err
 	return result, errors.Join(err, explain(qemu, waited, complaint.String()))
 }
 
-// readOutput hands the command's output on, from the guest's first line to the mark.
+// start starts QEMU. out gives the command's output, end its status and results.
+func (m machine) start(ctx context.Context, accel string, complaint io.Writer) (qemu *exec.Cmd, out, end *os.File, err error) {
+	if err := os.WriteFile(m.console(), nil, 0o644); err != nil {
+		return nil, nil, nil, err
+	}
+	out, outW, err := os.Pipe()
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	defer outW.Close()
+	end, endW, err := os.Pipe()
+	if err != nil {
+		return nil, nil, nil, errors.Join(err, out.Close())
+	}
+	defer endW.Close()
+	qemu = command(ctx, "qemu-system-x86_64", m.qemuArgs(accel)...)
+	qemu.Cancel = func() error { return qemu.Process.Signal(syscall.SIGTERM) } // on which it sets the terminal back
+	qemu.WaitDelay = 5 * time.Second
+	qemu.ExtraFiles = []*os.File{outW, endW}
+	qemu.Stderr = complaint
+	if m.spec.Interactive {
+		qemu.Stdin, qemu.Stdout = os.Stdin, os.Stdout
+	}
+	if err := qemu.Start(); err != nil {
+		return nil, nil, nil, errors.Join(explain(qemu, err, ""), out.Close(), end.Close())
+	}
+	return qemu, out, end, nil
+}
+
+// readOutput copies the command's output to Spec.Stdout, up to the mark. began is called when the guest's first
+// line, which comes before the command, is there.
 func (m machine) readOutput(r io.Reader, began func(release string)) error {
 	in := bufio.NewReader(r)
 	line, err := in.ReadString('\n')
@@ -296,9 +307,9 @@ func (m machine) readOutput(r io.Reader, began func(release string)) error {
 	return err
 }
 
-// copyUntil copies r to w up to a mark, which it takes but does not copy.
-// Output is passed on at once, unless the mark may have begun. Returns io.EOF
-// when no mark comes.
+// copyUntil copies r to w up to a mark, which it reads but does not copy. It
+// copies at once what cannot be the beginning of the mark. The error is io.EOF if
+// no mark comes.
 func copyUntil(w io.Writer, r io.Reader, mark string) error {
 	var held []byte
 	chunk := make([]byte, 64<<10)
@@ -326,12 +337,12 @@ func copyUntil(w io.Writer, r io.Reader, mark string) error {
 	}
 }
 
-// readResults returns the command's status and unpacks what follows it.
+// readResults returns the command's status, and unpacks the results, which follow it.
 func (m machine) readResults(r io.Reader) (int, error) {
 	in := bufio.NewReader(r)
 	line, err := in.ReadString('\n')
 	if errors.Is(err, io.EOF) {
-		return 0, nil // readOutput tells that the VM ended
+		return 0, nil // readOutput has the error
 	}
 	if err != nil {
 		return 0, err
@@ -346,9 +357,9 @@ func (m machine) readResults(r io.Reader) (int, error) {
 	return status, nil
 }
 
-// accel tells by booting once whether KVM works here: /dev/kvm may exist and
-// yet not run a stock kernel. Call it with the cache locked.
-func (c cache) accel(ctx context.Context, k kernel) (string, error) {
+// accel returns kvm or tcg. A boot shows whether KVM works here: there may be a
+// /dev/kvm that cannot run a stock kernel. Call it with the cache locked.
+func (c cache) accel(ctx context.Context, k Kernel) (string, error) {
 	if f, err := os.OpenFile("/dev/kvm", os.O_RDWR, 0); err != nil {
 		return "tcg", nil
 	} else {
@@ -363,7 +374,8 @@ func (c cache) accel(ctx context.Context, k kernel) (string, error) {
 		return "", err
 	}
 	dir, err := c.entry("accel", version+string(host), false, func(dir string) error {
-		m, remove, err := c.stage(ctx, k, Spec{Kernel: k.label, Cmd: []string{"true"}})
+		c.say("trying whether KVM can boot a kernel here")
+		m, remove, err := c.stage(ctx, Spec{Kernel: k, Cmd: []string{"true"}})
 		if err != nil {
 			return err
 		}
@@ -375,7 +387,7 @@ func (c cache) accel(ctx context.Context, k kernel) (string, error) {
 			verdict = "tcg"
 		}
 		if ctx.Err() != nil {
-			return context.Cause(ctx) // nothing is known when the probe was cut short
+			return context.Cause(ctx) // the boot was cut short, and shows nothing
 		}
 		return os.WriteFile(filepath.Join(dir, "verdict"), []byte(verdict), 0o644)
 	})
@@ -389,7 +401,7 @@ func (c cache) accel(ctx context.Context, k kernel) (string, error) {
 // bug matches a line in which the kernel reports a fault of its own.
 var bug = regexp.MustCompile(`^\[ *\d+\.\d+\].*(WARNING:|BUG:|Oops|general protection|rcu: INFO)`)
 
-// kernelBugs lists the console's lines that report a fault of the kernel.
+// kernelBugs returns the lines of the console that report a fault of the kernel.
 func kernelBugs(console []byte) []string {
 	var bugs []string
 	for line := range bytes.Lines(console) {

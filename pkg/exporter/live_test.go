@@ -34,6 +34,7 @@ import (
 	"github.com/mpcc/mpcc/loader"
 	"github.com/mpcc/mpcc/pkg/mptcp"
 	"github.com/mpcc/mpcc/test/checked"
+	"github.com/mpcc/mpcc/test/ss"
 )
 
 const (
@@ -334,7 +335,7 @@ func TestLiveConnection(t *testing.T) {
 		s = exporter.scrape(t)
 		rising(t, before, s)
 	}
-	sockets, err := sender.Sockets(t.Context())
+	sockets, err := ss.Sockets(t.Context(), sender)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/mpcc/mpcc/internal/experiment/lab"
 	"github.com/mpcc/mpcc/pkg/mptcp"
 	"github.com/mpcc/mpcc/test/checked"
+	"github.com/mpcc/mpcc/test/ss"
 )
 
 // twoPaths is sender ═ receiver, two links of the given rate.
@@ -129,7 +130,7 @@ func TestTransferOverTwoPaths(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sockets, err := p.sender.Sockets(t.Context())
+	sockets, err := ss.Sockets(t.Context(), p.sender)
 	if err != nil {
 		t.Fatal(err)
 	}

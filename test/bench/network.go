@@ -16,6 +16,7 @@ import (
 
 	"github.com/mpcc/mpcc/internal/experiment/lab"
 	"github.com/mpcc/mpcc/pkg/mptcp"
+	"github.com/mpcc/mpcc/test/ss"
 )
 
 func (n *network) close() error { return errors.Join(n.listener.Close(), n.lab.Close()) }
@@ -271,7 +272,7 @@ func (n *network) check(ctx context.Context, cc string, before, after mptcp.Info
 			return fmt.Errorf("subflow %d to %v carried nothing", s.ID, s.Remote)
 		}
 	}
-	sockets, err := n.sender.Sockets(ctx)
+	sockets, err := ss.Sockets(ctx, n.sender)
 	if err != nil {
 		return err
 	}

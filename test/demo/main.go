@@ -20,9 +20,6 @@ import (
 	"github.com/mpcc/mpcc/internal/vm"
 )
 
-// vmKernel is what the demo boots where the machine's own kernel will not do.
-const vmKernel = "6.12"
-
 func main() {
 	inVM := flag.Bool("vm", false, "use the VM though this machine's kernel would do")
 	flag.Parse()
@@ -45,18 +42,22 @@ func run(ctx context.Context, inVM bool) error {
 		if out, err = exec.Command(mpcc, "doctor", algorithm).CombinedOutput(); err == nil {
 			return show(ctx, mpcc)
 		}
-		// Exit code 4: this kernel can't. Anything else a VM would not mend.
+		// Exit code 4: this kernel can't. For other errors a VM is no remedy.
 		var exit *exec.ExitError
 		if !errors.As(err, &exit) || exit.ExitCode() != 4 {
 			return fmt.Errorf("mpcc doctor: %s", strings.TrimSpace(string(out)))
 		}
 		why = lastLine(out, "no: ")
 	}
-	fmt.Printf("In a VM with Debian's %s kernel: %s\n", vmKernel, why)
-	return runInVM(ctx, mpcc)
+	kernel, err := vm.Find(vm.Labels()[0])
+	if err != nil {
+		return err
+	}
+	fmt.Printf("In a VM with Debian's %s kernel: %s\n", kernel.Label, why)
+	return runInVM(ctx, kernel, mpcc)
 }
 
-// findMpcc takes the binary that stands beside this one.
+// findMpcc returns the mpcc in the same folder as this program.
 func findMpcc() (string, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -79,16 +80,17 @@ func lastLine(text []byte, mark string) string {
 	return found
 }
 
-func runInVM(ctx context.Context, mpcc string) error {
+func runInVM(ctx context.Context, kernel vm.Kernel, mpcc string) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
 	}
 	result, err := vm.Run(ctx, vm.Spec{
-		Kernel: vmKernel,
+		Kernel: kernel,
 		Cmd:    []string{"/usr/local/bin/demo"},
 		Files:  map[string]string{"/usr/local/bin/demo": self, "/usr/local/bin/mpcc": mpcc},
 		Stdout: os.Stdout,
+		Stage:  func(what string) { fmt.Println(what) },
 	})
 	if err != nil {
 		return err

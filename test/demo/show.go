@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"time"
 
@@ -40,10 +41,10 @@ var (
 // The interfaces' energy profiles, as mpcc energy show lists them.
 var profiles = []struct{ iface, name string }{{"wlan0", "wifi-2012"}, {"lte0", "lte-2012"}}
 
-// stage is what the demo has put up, to be put back whatever happens.
+// stage runs the demo's commands, and puts everything back at the end, whatever happens.
 type stage struct {
 	mpcc  string
-	clear []func() error // last first
+	clear []func() error // run in reverse
 }
 
 func (s *stage) later(f func() error) { s.clear = append(s.clear, f) }
@@ -56,7 +57,7 @@ func (s *stage) close() (err error) {
 	return err
 }
 
-// say shows a command as a user would type it, and its output.
+// say runs mpcc, and shows the command as a user would type it, with its output.
 func (s *stage) say(args ...string) error {
 	fmt.Printf("$ mpcc %s\n", strings.Join(args, " "))
 	cmd := exec.Command(s.mpcc, args...)
@@ -183,50 +184,21 @@ func (s *stage) network() (phone, server *lab.Host, to netip.Addr, err error) {
 	return phone, server, peers[0], nil
 }
 
+// outcome is what one end of the transfer has to tell.
+type outcome struct {
+	checked.Result
+	err error
+}
+
 // transfer moves the content from phone to server and shows the subflows meanwhile.
 func (s *stage) transfer(ctx context.Context, phone, server *lab.Host, to netip.Addr) error {
-	var ln *mptcp.Listener
-	err := server.Do(func() (err error) {
-		ln, err = mptcp.Listen(netip.AddrPortFrom(netip.IPv4Unspecified(), port), "")
-		return err
-	})
+	fmt.Printf("\nphone sends %d MB to server, congestion control %s\n", int(content/1e6), algorithm)
+	received, closeListener, err := receive(ctx, server)
 	if err != nil {
 		return err
 	}
-	defer ln.Close()
-	type outcome struct {
-		checked.Result
-		err error
-	}
-	sent, received := make(chan outcome, 1), make(chan outcome, 1)
-	go func() {
-		conn, err := ln.Accept(ctx)
-		if err != nil {
-			received <- outcome{err: err}
-			return
-		}
-		defer conn.Close()
-		r, err := checked.Receive(conn)
-		received <- outcome{r, err}
-	}()
-	fmt.Printf("\nphone sends %d MB to server, congestion control %s\n", int(content/1e6), algorithm)
-	go func() {
-		err := phone.Do(func() error {
-			conn, err := mptcp.Dial(ctx, netip.AddrPortFrom(to, port), mptcp.Options{CC: algorithm})
-			if err != nil {
-				return err
-			}
-			defer conn.Close()
-			stop := context.AfterFunc(ctx, func() { conn.Close() })
-			defer stop()
-			r, err := checked.Send(conn, checked.Transfer{Bytes: content, Seed: 1})
-			sent <- outcome{r, err}
-			return nil
-		})
-		if err != nil {
-			sent <- outcome{err: err}
-		}
-	}()
+	defer func() { _ = closeListener() }()
+	sent := send(ctx, phone, to)
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
 	for {
@@ -251,11 +223,59 @@ func (s *stage) transfer(ctx context.Context, phone, server *lab.Host, to netip.
 	}
 }
 
-// scrape runs the exporter and shows a piece of what Prometheus would read.
+// receive has a host accept one transfer.
+func receive(ctx context.Context, server *lab.Host) (received <-chan outcome, closeListener func() error, err error) {
+	var ln *mptcp.Listener
+	err = server.Do(func() (err error) {
+		ln, err = mptcp.Listen(netip.AddrPortFrom(netip.IPv4Unspecified(), port), "")
+		return err
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	ended := make(chan outcome, 1)
+	go func() {
+		conn, err := ln.Accept(ctx)
+		if err != nil {
+			ended <- outcome{err: err}
+			return
+		}
+		defer conn.Close()
+		r, err := checked.Receive(conn)
+		ended <- outcome{r, err}
+	}()
+	return ended, ln.Close, nil
+}
+
+// send sends the content from a host. It stops when ctx ends.
+func send(ctx context.Context, phone *lab.Host, to netip.Addr) <-chan outcome {
+	ended := make(chan outcome, 1)
+	go func() {
+		var r checked.Result
+		err := phone.Do(func() error {
+			conn, err := mptcp.Dial(ctx, netip.AddrPortFrom(to, port), mptcp.Options{CC: algorithm})
+			if err != nil {
+				return err
+			}
+			defer conn.Close()
+			stop := context.AfterFunc(ctx, func() { conn.Close() })
+			defer stop()
+			r, err = checked.Send(conn, checked.Transfer{Bytes: content, Seed: 1})
+			return err
+		})
+		ended <- outcome{r, err}
+	}()
+	return ended
+}
+
+// scrape runs the exporter, and shows a part of what Prometheus would read.
 func (s *stage) scrape(ctx context.Context) (err error) {
 	fmt.Printf("\n$ mpcc exporter --web.listen-address %s &\n$ curl -s http://%s/metrics | grep '^mpcc_.*%s' | grep -v _bucket\n",
 		scrapeAt, scrapeAt, seriesOf)
 	cmd := exec.CommandContext(ctx, s.mpcc, "exporter", "--web.listen-address", scrapeAt)
+	// Stay on this thread: Pdeathsig kills the exporter when the thread that started it ends.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	cmd.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGKILL}
 	if err := cmd.Start(); err != nil {
 		return err
@@ -291,7 +311,7 @@ func printScrape(url string) error {
 	return lines.Err()
 }
 
-// traces are what the demo could leave behind.
+// traces lists what the demo could leave behind.
 func traces() (string, error) {
 	namespaces, err := os.ReadDir("/run/netns")
 	if err != nil && !errors.Is(err, os.ErrNotExist) {

@@ -18,6 +18,7 @@ import (
 	"github.com/mpcc/mpcc/internal/experiment/lab"
 	"github.com/mpcc/mpcc/pkg/mptcp"
 	"github.com/mpcc/mpcc/test/checked"
+	"github.com/mpcc/mpcc/test/ss"
 )
 
 // A lab link that is asked for a delay, a rate, a queue or a loss has to have
@@ -51,8 +52,8 @@ func newWire(t *testing.T, o lab.LinkOpts) wire {
 	if w.link, err = l.Link(w.left, w.right, o); err != nil {
 		t.Fatal(err)
 	}
-	if missing := l.Missing(); len(missing) > 0 {
-		t.Fatal(missing)
+	if err := netem(); err != nil {
+		t.Fatal(err)
 	}
 	return w
 }
@@ -290,11 +291,11 @@ func TestOneKernelNetlabTwoPaths(t *testing.T) {
 	}
 
 	info := atRest(t, conn)
-	sockets, err := w.left.Sockets(t.Context())
+	sockets, err := ss.Sockets(t.Context(), w.left)
 	if err != nil {
 		t.Fatal(err)
 	}
-	subflows := map[netip.AddrPort]lab.Socket{}
+	subflows := map[netip.AddrPort]ss.Socket{}
 	for _, s := range sockets {
 		if s.Token != info.Token {
 			t.Errorf("ss shows %s %v→%v with token %x, the socket says %x", s.Proto, s.Local, s.Remote, s.Token, info.Token)

@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -23,6 +24,7 @@ import (
 	"github.com/mpcc/mpcc/internal/experiment/lab"
 	"github.com/mpcc/mpcc/pkg/mptcp"
 	"github.com/mpcc/mpcc/test/checked"
+	"github.com/mpcc/mpcc/test/ss"
 )
 
 // mpcc runs a command of mpcc as a user would and returns what it printed.
@@ -234,14 +236,17 @@ func addLink(t *testing.T, l *lab.Lab, from, to *lab.Host, there lab.Shape) *lab
 	return link
 }
 
+// netem says why this kernel has none, without which links have no delay and no loss.
+var netem = sync.OnceValue(func() error { return lab.Has("netem") })
+
 // route ends the making of a lab.
 func route(t *testing.T, l *lab.Lab) {
 	t.Helper()
 	if err := l.Route(); err != nil {
 		t.Fatal(err)
 	}
-	if missing := l.Missing(); len(missing) > 0 {
-		t.Fatal(missing)
+	if err := netem(); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -446,13 +451,13 @@ func (x transfer) done() bool { return len(x.sent) > 0 }
 
 // sockets is what ss shows of a host's TCP connections: each subflow, by its
 // own addresses.
-func sockets(t *testing.T, h *lab.Host) map[netip.AddrPort]lab.Socket {
+func sockets(t *testing.T, h *lab.Host) map[netip.AddrPort]ss.Socket {
 	t.Helper()
-	all, err := h.Sockets(t.Context())
+	all, err := ss.Sockets(t.Context(), h)
 	if err != nil {
 		t.Fatal(err)
 	}
-	found := map[netip.AddrPort]lab.Socket{}
+	found := map[netip.AddrPort]ss.Socket{}
 	for _, s := range all {
 		if s.Proto == "tcp" && s.State == "ESTAB" {
 			found[s.Local] = s

@@ -6,6 +6,7 @@ package e2e
 
 import (
 	"bytes"
+	"fmt"
 	"maps"
 	"os"
 	"os/exec"
@@ -80,7 +81,7 @@ func runQuick(t *testing.T, args ...string) *result.Result {
 	}
 	for _, one := range r.Runs {
 		rows := 0
-		err := result.ReadSamples(filepath.Join(folder, one.Samples), func(result.Sample) { rows++ })
+		err := one.ReadSamples(func(result.Sample) { rows++ })
 		if err != nil || rows == 0 {
 			t.Errorf("%v: %d samples, %v", one.Point, rows, err)
 		}
@@ -389,4 +390,47 @@ func TestOneKernelRunLeavesNothing(t *testing.T) {
 		write(t, short)
 		experiment(t, path)
 	})
+}
+
+// A run that waits for another says whose lock it waits for, and ends at once when it is told to.
+func TestOneKernelRunWaiting(t *testing.T) {
+	const lock = "/run/mpcc/run/lock"
+	path := filepath.Join(t.TempDir(), "short.yaml")
+	if err := os.WriteFile(path, []byte(short), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	mpcc(t, "run", "--clean") // makes the lock
+	holder := exec.Command("flock", "--no-fork", lock, "sleep", "1000")
+	if err := holder.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = holder.Process.Kill()
+		_ = holder.Wait()
+	}()
+	if !eventually(10*time.Second, func() bool { return exec.Command("flock", "--nonblock", lock, "true").Run() != nil }) {
+		t.Fatal("the lock is not held")
+	}
+	for _, args := range [][]string{{"run", path, "--out", filepath.Join(t.TempDir(), "results")}, {"run", "--clean"}} {
+		for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
+			var said bytes.Buffer
+			cmd := exec.Command(os.Getenv("MPCC_BIN"), args...)
+			cmd.Stderr = &said
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(2 * time.Second)
+			told := time.Now()
+			if err := cmd.Process.Signal(signal); err != nil {
+				t.Fatal(err)
+			}
+			if err := cmd.Wait(); err == nil || time.Since(told) > 5*time.Second {
+				t.Errorf("%v: %v after %v: %v", args, signal, time.Since(told), err)
+			}
+			want := fmt.Sprintf("mpcc: interrupted: %s is held by process %d (sleep 1000); waited ", lock, holder.Process.Pid)
+			if !strings.HasPrefix(said.String(), want) || strings.Count(said.String(), "\n") != 1 {
+				t.Errorf("%v: %v: %q, want one line that begins with %q", args, signal, said.String(), want)
+			}
+		}
+	}
 }

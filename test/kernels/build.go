@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kernels runs test/e2e in VMs with stock kernels. README.md tells how.
+// Package kernels runs test/e2e in VMs with stock kernels. README.md says how.
 package kernels
 
 import (
@@ -16,36 +16,34 @@ import (
 
 // Where the guest has the project's files.
 const (
-	GuestBin      = "/usr/bin/mpcc"
-	GuestTests    = "/usr/bin/e2e.test"
-	GuestTestdata = "/testdata"
-	GuestDeploy   = "/deploy"
+	guestBin      = "/usr/bin/mpcc"
+	guestTests    = "/usr/bin/e2e.test"
+	guestTestdata = "/testdata"
+	guestDeploy   = "/deploy"
 )
 
-// ProjectEnv tells the command where the project's files are.
+// ProjectEnv returns the environment that tells a command in the guest where the project's files are.
 func ProjectEnv() map[string]string {
-	return map[string]string{"MPCC_BIN": GuestBin, "MPCC_TESTDATA": GuestTestdata, "MPCC_DEPLOY": GuestDeploy}
+	return map[string]string{"MPCC_BIN": guestBin, "MPCC_TESTDATA": guestTestdata, "MPCC_DEPLOY": guestDeploy}
 }
 
-// ProjectFiles builds mpcc and the end-to-end tests, and returns them and the
-// folders testdata and deploy for Spec.Files. Call remove when they are no longer needed.
+// ProjectFiles builds mpcc and the end-to-end tests, and returns them, with the
+// folders testdata and deploy, for Spec.Files. remove removes what was built.
 func ProjectFiles(ctx context.Context) (files map[string]string, remove func(), err error) {
-	root, err := vm.Clone()
+	root, err := clone()
 	if err != nil {
 		return nil, nil, err
 	}
-	if root == "" {
-		return nil, nil, errors.New("no clone of mpcc here or above: run this inside one")
-	}
-	dir, remove, err := vm.Scratch()
+	dir, err := os.MkdirTemp("", "mpcc-e2e-*")
 	if err != nil {
 		return nil, nil, err
 	}
+	remove = func() { os.RemoveAll(dir) }
 	files = map[string]string{
-		GuestBin:      filepath.Join(dir, "mpcc"),
-		GuestTests:    filepath.Join(dir, "e2e.test"),
-		GuestTestdata: filepath.Join(root, "testdata"),
-		GuestDeploy:   filepath.Join(root, "deploy"),
+		guestBin:      filepath.Join(dir, "mpcc"),
+		guestTests:    filepath.Join(dir, "e2e.test"),
+		guestTestdata: filepath.Join(root, "testdata"),
+		guestDeploy:   filepath.Join(root, "deploy"),
 	}
 	build := func(arg ...string) error {
 		cmd := exec.CommandContext(ctx, "go", arg...)
@@ -57,11 +55,20 @@ func ProjectFiles(ctx context.Context) (files map[string]string, remove func(), 
 		return nil
 	}
 	err = errors.Join(
-		build("build", "-o", files[GuestBin], "./cmd/mpcc"),
-		build("test", "-c", "-tags", "e2e", "-o", files[GuestTests], "./test/e2e"))
+		build("build", "-o", files[guestBin], "./cmd/mpcc"),
+		build("test", "-c", "-tags", "e2e", "-o", files[guestTests], "./test/e2e"))
 	if err != nil {
 		remove()
 		return nil, nil, err
 	}
 	return files, remove, nil
+}
+
+// clone returns the root of the clone of mpcc that this runs in.
+func clone() (string, error) {
+	root, err := vm.Clone()
+	if err == nil && root == "" {
+		err = errors.New("no clone of mpcc here or above: run this inside one")
+	}
+	return root, err
 }

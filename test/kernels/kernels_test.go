@@ -20,13 +20,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mpcc/mpcc/internal/experiment/result"
 	"github.com/mpcc/mpcc/internal/vm"
 )
 
-var kernelFlag = flag.String("kernel", strings.Join(vm.Labels(), ","), "labels of the kernels to boot, with commas between")
+var kernelFlag = flag.String("kernel", strings.Join(Labels(), ","), "labels of the kernels to boot, with commas between")
 
-// perKernel bounds the tests of one kernel. The tests inside get a little
-// less, so that one that hangs ends with Go's dump of its goroutines.
+// perKernel is how long the tests of one kernel may take. The tests inside get a
+// little less, so that of one that hangs Go shows the goroutines.
 const perKernel = 40 * time.Minute
 
 // expectedSkips lists, by kernel, the tests of test/e2e that skip there.
@@ -36,37 +37,38 @@ var expectedSkips = map[string][]string{}
 // subtest here. -run reaches them too: -run 'TestE2E/6.12/TestLoad'.
 func TestE2E(t *testing.T) {
 	files, tests := guest(t)
-	prometheus, err := vm.Prometheus(t.Context())
+	monitoring, err := prometheus(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	measured := maps.Clone(files)
-	maps.Copy(measured, prometheus)
+	maps.Copy(measured, monitoring)
 	type job struct {
 		name string
 		run  func(*testing.T)
 	}
 	var jobs, installs []job
 	for label := range strings.SplitSeq(*kernelFlag, ",") {
+		kernel := find(t, label)
 		jobs = append(jobs, job{label, func(t *testing.T) {
-			testKernel(t, vm.Spec{Kernel: label, Files: measured}, tests)
+			testKernel(t, vm.Spec{Kernel: kernel, Files: measured}, tests)
 		}})
-		if label == vm.Labels()[0] {
-			// The second core's first job does not mind what the others do; and thanks to it two kernels,
-			// which do mind, are not at the same test at the same time.
+		if label == Labels()[0] {
+			// Second, so that it runs beside the first kernel: the load of the other VM does not change what
+			// it measures, and the other kernels, where it does, start later and so run other tests at a time.
 			jobs = append(jobs, job{"own-time", func(t *testing.T) {
-				testKernel(t, vm.Spec{Kernel: label, Files: files, OwnTime: true}, tests)
+				testKernel(t, vm.Spec{Kernel: kernel, Files: files, OwnTime: true}, tests)
 			}})
 		}
-		if !vm.TooOld(label) {
+		if kernel != old {
 			name := "install"
-			if withDKMS(label) {
+			if withDKMS(kernel) {
 				name = "install-with-dkms"
 			}
-			installs = append(installs, job{name, func(t *testing.T) { testInstall(t, label, files) }})
+			installs = append(installs, job{name, func(t *testing.T) { testInstall(t, kernel, files) }})
 		}
 	}
-	// As an emulated machine keeps one CPU busy, two run at a time. (t.Parallel would choose the order itself.)
+	// Two run at a time, as an emulated machine keeps one CPU busy. (With t.Parallel the order would be left to Go.)
 	var lanes sync.WaitGroup
 	next := make(chan job)
 	for range 2 {
@@ -83,57 +85,65 @@ func TestE2E(t *testing.T) {
 	lanes.Wait()
 }
 
-// guest is what the VMs get, and the names of the tests in there.
+func find(t *testing.T, label string) vm.Kernel {
+	t.Helper()
+	kernel, err := Find(label)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kernel
+}
+
+// guest returns the files that the VMs get, and the names of the tests in there.
 func guest(t *testing.T) (files map[string]string, tests []string) {
 	files, remove, err := ProjectFiles(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(remove)
-	listed, err := exec.CommandContext(t.Context(), files[GuestTests], "-test.list=.").Output()
+	listed, err := exec.CommandContext(t.Context(), files[guestTests], "-test.list=.").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
 	return files, strings.Fields(string(listed))
 }
 
-// isFor tells by its name where a test of test/e2e runs: TestAnyKernel… with every
-// kernel, TestOldKernel… with those that are too old for mpcc, TestOneKernel… and
-// TestNewKernel…, whose matter is mpcc and not the kernel, with the first and the
-// second, which share the work, TestOwnTime… with the first in its own time, which is
-// for what a busy host would spoil, others with all that mpcc is for.
+// isFor says by its name whether a test of test/e2e runs in a VM:
+//
+//	TestAnyKernel…   with every kernel
+//	TestOldKernel…   with the one that is too old for mpcc
+//	TestOneKernel…   with the first one, as it is about mpcc, not about the kernel
+//	TestNewKernel…   with the second one, for the same reason
+//	TestOwnTime…     with the first one in its own time, as a busy host would spoil it
+//	others           with every kernel that mpcc runs on
 func isFor(test string, spec vm.Spec) bool {
-	kernel := spec.Kernel
 	switch {
 	case strings.HasPrefix(test, "TestOwnTime"), spec.OwnTime:
 		return strings.HasPrefix(test, "TestOwnTime") && spec.OwnTime
 	case strings.HasPrefix(test, "TestAnyKernel"):
 		return true
 	case strings.HasPrefix(test, "TestOldKernel"):
-		return vm.TooOld(kernel)
+		return spec.Kernel == old
 	case strings.HasPrefix(test, "TestOneKernel"):
-		return kernel == vm.Labels()[0]
+		return spec.Kernel.Label == Labels()[0]
 	case strings.HasPrefix(test, "TestNewKernel"):
-		return kernel == vm.Labels()[1]
+		return spec.Kernel.Label == Labels()[1]
 	}
-	return !vm.TooOld(kernel)
+	return spec.Kernel != old
 }
 
-// secondChances is how many tests of a kernel may fail and be run once more, in a fresh VM. Many compare
-// rates, and an emulated machine that loses its host's cores for a second measures that second.
+// secondChances is how many tests of a kernel are run once more, in a new VM, when they fail. Many compare rates,
+// and an emulated machine that does not get the host's cores for a second measures that second.
 const secondChances = 4
 
 func testKernel(t *testing.T, spec vm.Spec, tests []string) {
-	label, inner := spec.Kernel, innerPattern()
-	if !slices.Contains(vm.Labels(), label) {
-		t.Fatalf("-kernel %s: choose from %s", label, strings.Join(vm.Labels(), ", "))
-	}
+	label, inner := spec.Kernel.Label, innerPattern()
 	others := slices.DeleteFunc(slices.Clone(tests), func(test string) bool { return isFor(test, spec) })
 	skip := "-test.skip=^(" + strings.Join(others, "|") + ")$"
 	skipped := map[string]bool{}
 	var again []string
 	pattern := "-test.run=" + inner
-	ran := bootAndTest(t, spec, []string{skip, pattern}, func(test *Test) {
+	ran := bootAndTest(t, spec, []string{skip, pattern}, func(test *guestTest) {
 		if test.Outcome == "fail" && len(again) < secondChances {
 			t.Logf("%s failed and is run once more\n%s", test.Name, complaints(test))
 			again = append(again, test.Name)
@@ -143,7 +153,7 @@ func testKernel(t *testing.T, spec vm.Spec, tests []string) {
 	})
 	if len(again) > 0 {
 		pattern = "-test.run=^(" + strings.Join(again, "|") + ")$"
-		second := bootAndTest(t, spec, []string{pattern}, func(test *Test) {
+		second := bootAndTest(t, spec, []string{pattern}, func(test *guestTest) {
 			replay(t, label, test, test.Name, skipped)
 		})
 		if second != len(again) {
@@ -162,8 +172,8 @@ func testKernel(t *testing.T, spec vm.Spec, tests []string) {
 	}
 }
 
-// complaints is what a test and those below it printed.
-func complaints(test *Test) string {
+// complaints returns what a test, and its subtests that failed, have printed.
+func complaints(test *guestTest) string {
 	text := string(test.Output)
 	for _, sub := range test.Subtests {
 		if sub.Outcome == "fail" {
@@ -173,19 +183,19 @@ func complaints(test *Test) string {
 	return text
 }
 
-// bootAndTest runs the tests that the arguments choose and hands each to done; it returns how many ran.
-func bootAndTest(t *testing.T, spec vm.Spec, args []string, done func(*Test)) int {
+// bootAndTest runs the tests that the arguments choose, calls done with each, and returns how many ran.
+func bootAndTest(t *testing.T, spec vm.Spec, args []string, done func(*guestTest)) int {
 	ctx, cancel := context.WithTimeoutCause(t.Context(), perKernel,
 		errors.New("the tests took more than "+perKernel.String()))
 	defer cancel()
 	spec.Env = ProjectEnv()
 	spec.Cmd = append([]string{
-		GuestTests, "-test.v=test2json", "-test.timeout=" + (perKernel - time.Minute).String(),
+		guestTests, "-test.v=test2json", "-test.timeout=" + (perKernel - time.Minute).String(),
 	}, args...)
 
 	printed, stdout := io.Pipe()
 	spec.Stdout = stdout
-	convert := exec.CommandContext(ctx, "go", "tool", "test2json", "-t") // with -t it tells durations
+	convert := exec.CommandContext(ctx, "go", "tool", "test2json", "-t") // -t: with times
 	convert.Stdin = printed
 	convert.Stderr = os.Stderr
 	events, err := convert.StdoutPipe()
@@ -196,19 +206,9 @@ func bootAndTest(t *testing.T, spec vm.Spec, args []string, done func(*Test)) in
 		t.Fatal(err)
 	}
 
-	type ending struct {
-		result vm.Result
-		err    error
-	}
-	ended := make(chan ending, 1)
-	go func() {
-		result, err := vm.Run(ctx, spec)
-		stdout.Close()
-		ended <- ending{result, err}
-	}()
-
+	ended := runInBackground(ctx, spec, stdout)
 	ran, failed := 0, 0
-	rest, err := ReadTests(events, func(test *Test) {
+	rest, err := readTests(events, func(test *guestTest) {
 		ran++
 		if test.Outcome == "fail" {
 			failed++
@@ -234,14 +234,31 @@ func bootAndTest(t *testing.T, spec vm.Spec, args []string, done func(*Test)) in
 	return ran
 }
 
+// ending is how a VM came to its end.
+type ending struct {
+	result vm.Result
+	err    error
+}
+
+// runInBackground runs a VM, and closes stdout, to which its command prints, when it has ended.
+func runInBackground(ctx context.Context, spec vm.Spec, stdout io.Closer) <-chan ending {
+	ended := make(chan ending, 1)
+	go func() {
+		result, err := vm.Run(ctx, spec)
+		stdout.Close()
+		ended <- ending{result, err}
+	}()
+	return ended
+}
+
 // replay reports a test of the VM as a subtest of t, with its subtests.
-func replay(t *testing.T, label string, test *Test, name string, skipped map[string]bool) {
+func replay(t *testing.T, label string, test *guestTest, name string, skipped map[string]bool) {
 	t.Run(test.Name, func(t *testing.T) {
 		t.Logf("%s in the VM\n%s", test.Duration, test.Output)
 		for _, sub := range test.Subtests {
 			replay(t, label, sub, path.Join(name, sub.Name), skipped)
 		}
-		if fault := test.Verdict(slices.Contains(expectedSkips[label], name)); fault != "" {
+		if fault := test.verdict(slices.Contains(expectedSkips[label], name)); fault != "" {
 			t.Error(fault)
 		} else if test.Outcome == "skip" {
 			skipped[name] = true
@@ -250,7 +267,7 @@ func replay(t *testing.T, label string, test *Test, name string, skipped map[str
 	})
 }
 
-// innerPattern is what -run leaves for the tests inside, below TestE2E/LABEL.
+// innerPattern returns what -run says of the tests inside, below TestE2E/LABEL.
 func innerPattern() string {
 	parts := strings.SplitN(flag.Lookup("test.run").Value.String(), "/", 3)
 	if len(parts) < 3 {
@@ -259,12 +276,12 @@ func innerPattern() string {
 	return parts[2]
 }
 
-// The channel must carry any output, status, environment and results unharmed.
+// Whatever output, status, environment and results there are come through unchanged.
 func TestRunBringsEverythingBack(t *testing.T) {
 	results := t.TempDir()
 	var out strings.Builder
 	result, err := vm.Run(t.Context(), vm.Spec{
-		Kernel: "6.12",
+		Kernel: find(t, "6.12"),
 		Env:    map[string]string{"WORD": "it's a \"$HOME\""},
 		Files:  map[string]string{"/etc/vm/": "cmd"},
 		Cmd: []string{"sh", "-c", `
@@ -290,7 +307,7 @@ func TestRunBringsEverythingBack(t *testing.T) {
 	}
 }
 
-// A VM that dies, hangs or warns is an error that shows the console.
+// A VM that dies or hangs, or whose kernel warns, gives an error that shows the console.
 func TestRunReportsATroubledVM(t *testing.T) {
 	for name, test := range map[string]struct {
 		script, want string
@@ -303,10 +320,50 @@ func TestRunReportsATroubledVM(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), test.timeout)
 			defer cancel()
-			_, err := vm.Run(ctx, vm.Spec{Kernel: "6.12", Cmd: []string{"sh", "-c", test.script}})
+			_, err := vm.Run(ctx, vm.Spec{Kernel: find(t, "6.12"), Cmd: []string{"sh", "-c", test.script}})
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("error %v, want one with %q", err, test.want)
 			}
 		})
+	}
+}
+
+// mpcc run --vm says what it does, a line each, and brings the results here.
+func TestRunCommand(t *testing.T) {
+	files, _ := guest(t)
+	path, out := filepath.Join(t.TempDir(), "short.yaml"), filepath.Join(t.TempDir(), "results")
+	text := `
+name: short
+title: A short run
+source: none
+sweep:
+  - {name: cc, values: [reno, cubic]}
+phases: {measure: 1 s}
+hosts: [{name: a}, {name: b}]
+links:
+  - {name: one, between: [a, b], rate: 10 Mbit/s, delay: 5 ms}
+users: [{name: user, from: a, to: b, cc: $(cc), transport: tcp, traffic: bulk}]
+`
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	var said strings.Builder
+	cmd := exec.CommandContext(t.Context(), files[guestBin], "run", path, "--vm", "--out", out)
+	cmd.Stderr = &said
+	shown, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v: %s", err, said.String())
+	}
+	t.Logf("%s%s", said.String(), shown)
+	// What the cache lacked comes before.
+	if want := "short: booting kernel 6.12\nshort: run 1 of 2, cc reno\nshort: run 2 of 2, cc cubic\n"; !strings.HasSuffix(said.String(), want) {
+		t.Errorf("it said %q, want %q at the end", said.String(), want)
+	}
+	if want := "\nresults in " + out + "\n"; !strings.HasSuffix(string(shown), want) || strings.Count(string(shown), "results in") != 1 {
+		t.Errorf("it showed %q, want %q at the end", shown, want)
+	}
+	results, err := result.Read(out)
+	if err != nil || len(results.Runs) != 2 {
+		t.Errorf("the results are %+v, %v", results, err)
 	}
 }

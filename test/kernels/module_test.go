@@ -14,18 +14,18 @@ import (
 	"github.com/mpcc/mpcc/internal/vm"
 )
 
-func withDKMS(label string) bool { return label == vm.Labels()[0] }
+func withDKMS(k vm.Kernel) bool { return k.Label == Labels()[0] }
 
-// testInstall has a user with the kernel's headers and its compiler install the module: what mpcc sched says and
-// does on the way, with DKMS on one kernel and without on the other, and that nothing stays when it is removed.
-func testInstall(t *testing.T, label string, files map[string]string) {
+// testInstall installs the module as a user would, who has the kernel's headers and its compiler, with DKMS on one
+// kernel and without on the other. It checks what mpcc sched says and does, and that removing leaves nothing.
+func testInstall(t *testing.T, kernel vm.Kernel, files map[string]string) {
 	dkms, by := "", ""
-	if withDKMS(label) {
+	if withDKMS(kernel) {
 		dkms, by = "yes", " with DKMS"
 	}
 	var out strings.Builder
 	result, err := vm.Run(t.Context(), vm.Spec{
-		Kernel: label, Build: true, Files: files, Stdout: &out,
+		Kernel: kernel, Build: true, Files: files, Stdout: &out,
 		Env: map[string]string{"DKMS": dkms},
 		Cmd: []string{"sh", "-ec", installModule},
 	})
@@ -57,7 +57,7 @@ func testInstall(t *testing.T, label string, files map[string]string) {
 	t.Logf("took %.0f s", result.Total.Seconds())
 }
 
-// installModule prints nothing but what mpcc prints, and what is found where nothing should be.
+// installModule prints what mpcc prints and, at its end, files of the module that should be gone.
 const installModule = `
 	R=$(uname -r)
 	hide() { for f; do mv $f $f.hidden; done; }

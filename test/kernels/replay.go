@@ -11,16 +11,16 @@ import (
 	"time"
 )
 
-// Test is a test that ran in a VM.
-type Test struct {
+// guestTest is a test that ran in a VM.
+type guestTest struct {
 	Name     string // without its parents' names
 	Outcome  string // pass, fail or skip; "" when it never ended
 	Output   string
 	Duration time.Duration
-	Subtests []*Test
+	Subtests []*guestTest
 }
 
-// event is what the replay needs of a line that `go tool test2json` prints.
+// event is what is needed of a line that `go tool test2json` prints.
 type event struct {
 	Action  string
 	Test    string
@@ -28,12 +28,12 @@ type event struct {
 	Elapsed float64 // seconds
 }
 
-// ReadTests reads the lines of `go tool test2json` and calls done with each
-// top-level test, its subtests within: when it ends or, if it never does, at
-// the end of the stream. rest is what was printed outside of any test.
-func ReadTests(r io.Reader, done func(*Test)) (rest string, err error) {
-	known := map[string]*Test{}
-	var open []*Test // top-level, in the order of their start
+// readTests reads the lines of `go tool test2json`. It calls done with each
+// top-level test, with its subtests, when the test ends or, if it never does, at
+// the end of the stream. It returns what was printed outside of all tests.
+func readTests(r io.Reader, done func(*guestTest)) (rest string, err error) {
+	known := map[string]*guestTest{}
+	var open []*guestTest // top-level, in the order of their start
 	var outside strings.Builder
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, 16<<20)
@@ -48,7 +48,7 @@ func ReadTests(r io.Reader, done func(*Test)) (rest string, err error) {
 		}
 		test := known[e.Test]
 		if test == nil {
-			test = &Test{Name: e.Test}
+			test = &guestTest{Name: e.Test}
 			known[e.Test] = test
 			if parent := parentOf(e.Test, known); parent == "" {
 				open = append(open, test)
@@ -77,9 +77,9 @@ func ReadTests(r io.Reader, done func(*Test)) (rest string, err error) {
 	return outside.String(), lines.Err()
 }
 
-// parentOf returns the name of the known test that name is a subtest of, ""
-// for a top-level test. A subtest's own name may have slashes in it.
-func parentOf(name string, known map[string]*Test) string {
+// parentOf returns the name of the test that name is a subtest of; "" for a
+// top-level test. A subtest's own name may have slashes in it.
+func parentOf(name string, known map[string]*guestTest) string {
 	for i := strings.LastIndexByte(name, '/'); i >= 0; i = strings.LastIndexByte(name[:i], '/') {
 		if known[name[:i]] != nil {
 			return name[:i]
@@ -88,7 +88,7 @@ func parentOf(name string, known map[string]*Test) string {
 	return ""
 }
 
-// isFraming tells the lines that go test prints by itself about a test's progress.
+// isFraming says whether go test itself printed a line, about a test's progress.
 func isFraming(line string) bool {
 	line = strings.TrimLeft(line, " ")
 	for _, prefix := range []string{"=== RUN ", "=== PAUSE ", "=== CONT ", "=== NAME ", "--- PASS: ", "--- FAIL: ", "--- SKIP: "} {
@@ -99,9 +99,9 @@ func isFraming(line string) bool {
 	return false
 }
 
-// Verdict judges a test by its outcome, "" being good. A skip is good only
-// where it is expected: a test that does not run tests nothing.
-func (t *Test) Verdict(skipExpected bool) string {
+// verdict returns what is wrong with a test's outcome; "" if nothing is. A skip is
+// wrong unless it is expected: a test that does not run tests nothing.
+func (t *guestTest) verdict(skipExpected bool) string {
 	switch {
 	case t.Outcome == "pass", t.Outcome == "skip" && skipExpected:
 		return ""

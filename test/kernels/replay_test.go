@@ -27,13 +27,13 @@ func TestReadTests(t *testing.T) {
 {"Action":"output","Output":"panic: lost\n"}
 {"Action":"fail","Elapsed":4}
 `
-	var got []*Test
-	rest, err := ReadTests(strings.NewReader(stream), func(test *Test) { got = append(got, test) })
+	var got []*guestTest
+	rest, err := readTests(strings.NewReader(stream), func(test *guestTest) { got = append(got, test) })
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []*Test{
-		{Name: "TestA", Outcome: "pass", Duration: 1500 * time.Millisecond, Subtests: []*Test{
+	want := []*guestTest{
+		{Name: "TestA", Outcome: "pass", Duration: 1500 * time.Millisecond, Subtests: []*guestTest{
 			{Name: "one", Outcome: "pass", Output: "    a_test.go:3: told\n", Duration: 250 * time.Millisecond},
 			{Name: "two/three", Outcome: "skip"},
 		}},
@@ -54,7 +54,7 @@ func TestReadTestsTellsAtOnce(t *testing.T) {
 {"Action":"pass","Test":"TestA"}
 not JSON`
 	told := 0
-	_, err := ReadTests(strings.NewReader(stream), func(*Test) { told++ })
+	_, err := readTests(strings.NewReader(stream), func(*guestTest) { told++ })
 	if told != 1 || err == nil || !strings.Contains(err.Error(), "not JSON") {
 		t.Errorf("told %d tests, error %v", told, err)
 	}
@@ -75,7 +75,7 @@ func TestVerdict(t *testing.T) {
 		{"", false, false},
 		{"", true, false},
 	} {
-		fault := (&Test{Outcome: test.outcome}).Verdict(test.skipExpected)
+		fault := (&guestTest{Outcome: test.outcome}).verdict(test.skipExpected)
 		if (fault == "") != test.good {
 			t.Errorf("outcome %q, skip expected %v: %q", test.outcome, test.skipExpected, fault)
 		}

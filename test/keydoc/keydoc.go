@@ -68,6 +68,9 @@ func keys(structure reflect.Type, nested func(reflect.Type)) []string {
 	var names []string
 	for i := range structure.NumField() {
 		f := structure.Field(i)
+		if !f.IsExported() {
+			continue
+		}
 		if f.Anonymous {
 			names = append(names, keys(f.Type, nested)...)
 			continue

@@ -12,30 +12,31 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 
 	"github.com/vishvananda/netlink"
-	"github.com/vishvananda/netns"
+	vnetns "github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
+
+	"github.com/mpcc/mpcc/internal/netns"
 )
 
 // Host is one namespace of a lab: an end host or a router.
 type Host struct {
 	lab      *Lab
 	name     string
-	forwards bool // packets of others
-	router   bool // does nothing else: it has no routing tables for addresses
-	ns       netns.NsHandle
+	forwards bool // it passes on packets of others
+	router   bool // it does nothing else, and has no routing tables for its addresses
+	ns       *netns.Handle
 	nl       *netlink.Handle
 	ends     []*end
-	queues   []string // tc lines for the end of Lab.Together
+	queues   []string // tc lines that Lab.Together runs at its end
 }
 
-// Name is the name given to Lab.Host or Lab.Router.
+// Name returns the name given to Lab.Host, Relay or Router.
 func (h *Host) Name() string { return h.name }
 
-// Namespace is the name "ip netns" knows the host by.
+// Namespace returns the name that "ip netns" has for the host.
 func (h *Host) Namespace() string { return namespacePrefix(h.lab.id) + h.name }
 
 func newHost(l *Lab, name string, forwards, router bool) (_ *Host, err error) {
@@ -43,10 +44,14 @@ func newHost(l *Lab, name string, forwards, router bool) (_ *Host, err error) {
 	if err := newNamespace(h.Namespace(), len(l.hosts) == 0); err != nil {
 		return nil, err
 	}
-	if h.ns, err = netns.GetFromName(h.Namespace()); err != nil {
-		return nil, fmt.Errorf("open the namespace: %w", err)
+	made, err := netns.Named(h.Namespace())
+	if err != nil {
+		return nil, err
 	}
-	if h.nl, err = netlink.NewHandleAt(h.ns, unix.NETLINK_ROUTE); err != nil {
+	if h.ns, err = made.Open(); err != nil {
+		return nil, err
+	}
+	if h.nl, err = netlink.NewHandleAt(vnetns.NsHandle(h.ns.Fd()), unix.NETLINK_ROUTE); err != nil {
 		h.ns.Close()
 		return nil, fmt.Errorf("open netlink: %w", err)
 	}
@@ -58,31 +63,20 @@ func newHost(l *Lab, name string, forwards, router bool) (_ *Host, err error) {
 	return h, nil
 }
 
-// newNamespace makes a namespace. ip makes the first of a lab rather than
-// netns.NewNamed: it shares /run/netns between mount namespaces, without which
-// names get stuck below a second mount. A process for each would take long.
+// newNamespace makes a namespace. The first of a lab is left to ip, which makes
+// /run/netns a shared mount: without that, names could get stuck below a second
+// mount. The others are made here, because a process for each would take long.
 func newNamespace(name string, first bool) error {
 	if first {
 		return runTool("ip", "netns", "add", name)
 	}
-	return onOwnThread(func() error {
-		ns, err := netns.NewNamed(name)
+	return netns.OnOwnThread(func() error {
+		ns, err := vnetns.NewNamed(name)
 		if err != nil {
 			return fmt.Errorf("make the namespace: %w", err)
 		}
 		return ns.Close()
 	})
-}
-
-// onOwnThread runs f on a thread that ends with it, and so may leave its
-// namespace.
-func onOwnThread(f func() error) error {
-	done := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread() // and never unlocked
-		done <- f()
-	}()
-	return <-done
 }
 
 func (h *Host) prepare() error {
@@ -94,7 +88,8 @@ func (h *Host) prepare() error {
 		return fmt.Errorf("set lo up: %w", err)
 	}
 	sysctls := [][2]string{
-		// Replies may come back by another interface than routes would choose.
+		// It would drop replies that come in by another interface than the one
+		// that the route back goes out by.
 		{"net.ipv4.conf.all.rp_filter", "0"},
 		{"net.ipv4.conf.default.rp_filter", "0"},
 		{"net.ipv4.tcp_congestion_control", "reno"},
@@ -103,18 +98,19 @@ func (h *Host) prepare() error {
 	if h.forwards {
 		sysctls = append(sysctls,
 			[2]string{"net.ipv4.ip_forward", "1"},
-			// Also what the host itself has sent, by another interface.
+			// A relay may get back, by another interface, what it has sent itself.
 			[2]string{"net.ipv4.conf.all.accept_local", "1"})
 		if _, err := os.Stat("/proc/sys/net/ipv4/fib_multipath_hash_seed"); err == nil {
-			// With one hash everywhere all traffic that comes by the same way
-			// would go on by the same way; and runs should be repeatable.
+			// A seed for each router: with the same everywhere, traffic that came by
+			// one of several equal ways would all go on by one. And a fixed one, so
+			// that runs can be repeated.
 			hash := fnv.New32a()
 			hash.Write([]byte(h.name))
 			sysctls = append(sysctls, [2]string{"net.ipv4.fib_multipath_hash_seed", fmt.Sprint(hash.Sum32())})
 		}
 	}
 	if _, err := os.Stat("/proc/sys/net/ipv6"); err == nil {
-		// Labs are IPv4; this keeps neighbour discovery off the links.
+		// Labs are IPv4. IPv6 would put neighbour discovery on the links.
 		sysctls = append(sysctls,
 			[2]string{"net.ipv6.conf.all.disable_ipv6", "1"},
 			[2]string{"net.ipv6.conf.default.disable_ipv6", "1"})
@@ -129,36 +125,10 @@ func (h *Host) prepare() error {
 	})
 }
 
-// Do runs f on an OS thread that is inside the host's namespace, and returns
-// f's error. Sockets that f opens belong to the host for good, and may be used
-// anywhere afterwards; goroutines that f starts are outside.
-func (h *Host) Do(f func() error) error {
-	done := make(chan error, 1)
-	go func() {
-		// Stands when f ends the goroutine, as t.Fatal does.
-		err := fmt.Errorf("lab: %s: the function did not return", h.name)
-		defer func() { done <- err }()
-
-		// A goroutine that ends while locked takes its thread with it: that is
-		// the fate of a thread that cannot come back.
-		runtime.LockOSThread()
-		home, homeErr := netns.Get()
-		if homeErr != nil {
-			err = fmt.Errorf("lab: %s: find the present namespace: %w", h.name, homeErr)
-			return
-		}
-		defer home.Close()
-		if setErr := netns.Set(h.ns); setErr != nil {
-			err = fmt.Errorf("lab: %s: enter the namespace: %w", h.name, setErr)
-			return
-		}
-		err = f()
-		if netns.Set(home) == nil {
-			runtime.UnlockOSThread()
-		}
-	}()
-	return <-done
-}
+// Do calls f on an OS thread that is inside the host's namespace, and returns
+// f's error. Sockets that f opens stay in the namespace and may be used anywhere
+// afterwards; goroutines that f starts are outside.
+func (h *Host) Do(f func() error) error { return h.ns.Do(f) }
 
 // Sysctl sets a network setting of this host, named with dots, for example
 // "net.ipv4.tcp_congestion_control".
@@ -178,50 +148,78 @@ func writeSysctl(key, value string) error {
 	return nil
 }
 
-// Cmd is an exec.Cmd that starts inside a host's namespace. It sees the
+// Cmd is an exec.Cmd that runs inside a host's namespace. It sees the
 // machine's own files and mounts.
 type Cmd struct {
 	*exec.Cmd
-	host *Host
+	host  *Host
+	ended context.Context // ends with the command, or with the lab
+	end   context.CancelFunc
 }
 
 // Command prepares a command to run inside the host. It is killed when ctx
 // ends, when the lab closes and when this process dies.
 func (h *Host) Command(ctx context.Context, name string, args ...string) *Cmd {
-	ctx, cancel := context.WithCancel(ctx)
-	context.AfterFunc(h.lab.ctx, cancel)
+	ctx, kill := context.WithCancel(ctx)
+	ended, end := context.WithCancel(h.lab.ctx)
+	context.AfterFunc(ended, kill)
 	cmd := exec.CommandContext(ctx, toolPath(name), args...)
 	cmd.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGKILL}
-	return &Cmd{Cmd: cmd, host: h}
+	return &Cmd{Cmd: cmd, host: h, ended: ended, end: end}
 }
 
-// Start is exec.Cmd.Start inside the host.
-func (c *Cmd) Start() error { return c.host.Do(c.Cmd.Start) }
+// Start is exec.Cmd.Start inside the host. Wait must follow.
+func (c *Cmd) Start() error {
+	started := make(chan error, 2)
+	go func() {
+		started <- c.host.Do(func() error {
+			err := c.Cmd.Start()
+			started <- err
+			if err == nil {
+				// Stay on this thread: Pdeathsig kills the command when the thread that
+				// started it ends, not when the process does.
+				<-c.ended.Done()
+			}
+			return err
+		})
+	}()
+	err := <-started
+	if err != nil {
+		c.end()
+	}
+	return err
+}
+
+// Wait is exec.Cmd.Wait.
+func (c *Cmd) Wait() error {
+	defer c.end()
+	return c.Cmd.Wait()
+}
 
 // Run is exec.Cmd.Run inside the host.
 func (c *Cmd) Run() error {
-	if err := c.Start(); err != nil {
-		return err
-	}
-	return c.Wait()
+	defer c.end()
+	return c.host.Do(c.Cmd.Run)
 }
 
 // Output is exec.Cmd.Output inside the host.
 func (c *Cmd) Output() (out []byte, err error) {
+	defer c.end()
 	err = c.host.Do(func() error { out, err = c.Cmd.Output(); return err })
 	return out, err
 }
 
 // CombinedOutput is exec.Cmd.CombinedOutput inside the host.
 func (c *Cmd) CombinedOutput() (out []byte, err error) {
+	defer c.end()
 	err = c.host.Do(func() error { out, err = c.Cmd.CombinedOutput(); return err })
 	return out, err
 }
 
 // MPTCPLimits are the bounds of the in-kernel MPTCP path manager, 0 to 8 each.
 type MPTCPLimits struct {
-	Subflows        int // subflows of a connection beyond its first
-	AddAddrAccepted int // addresses announced by the peer that may be joined
+	Subflows        int // of a connection, beyond its first
+	AddAddrAccepted int // addresses announced by the peer that are connected to
 }
 
 // MPTCPEndpoint is an address the in-kernel MPTCP path manager may use.

@@ -2,7 +2,7 @@
 
 // Package lab builds small networks out of network namespaces: hosts with
 // several addresses, routers, and links with a rate, a queue, a delay and
-// loss. It is the only package that runs ip, tc and ss.
+// loss. It is the only package that runs ip and tc.
 //
 //	lab, err := lab.New()
 //	defer lab.Close()
@@ -26,40 +26,40 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"strings"
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/mpcc/mpcc/internal/lockfile"
 )
 
 // Lab is one network. Labs of several processes live side by side without
 // meeting: each has its own id, and so its own namespace names.
 type Lab struct {
 	id    string
-	entry *os.File // the registry entry, locked while the owner lives
+	entry *lockfile.Lock // the registry entry, locked while the owner lives
 
 	hosts []*Host
 	links []*Link
 
-	together bool // queues are made at the end of Together
+	together bool // inside Together, which makes the queues at its end
 
 	ctx    context.Context // ends with the lab, and with it the commands
 	cancel context.CancelFunc
 
-	netem func() error // why this kernel has no netem, nil when it has
+	netem func() error // says why this kernel has no netem; nil if it has
 }
 
-// New starts an empty lab, after sweeping away what dead ones left behind.
+// New returns an empty lab. It first removes what labs of dead processes have
+// left behind. It takes root.
 func New() (*Lab, error) {
-	if _, err := Sweep(); err != nil {
-		return nil, err
+	_, err := Sweep()
+	if err != nil {
+		return nil, takesRoot(err)
 	}
 	id, entry, err := register()
-	if errors.Is(err, fs.ErrPermission) {
-		return nil, fmt.Errorf("lab: making network namespaces needs root: %w", err)
-	}
 	if err != nil {
-		return nil, fmt.Errorf("lab: %w", err)
+		return nil, takesRoot(fmt.Errorf("lab: %w", err))
 	}
 	l := &Lab{id: id, entry: entry}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
@@ -67,12 +67,17 @@ func New() (*Lab, error) {
 	return l, nil
 }
 
-// ID is the lab's short name, which all its namespaces carry.
-func (l *Lab) ID() string { return l.id }
+// takesRoot is err, in plain words where a right is missing.
+func takesRoot(err error) error {
+	if errors.Is(err, fs.ErrPermission) {
+		return fmt.Errorf("lab: making network namespaces takes root: %w", fs.ErrPermission)
+	}
+	return err
+}
 
 // Close kills the commands still running in the lab, removes its namespaces
 // and with them every device, route and queue, and then its registry entry.
-// It works at any point of building and may be called again. When a namespace
+// It may be called at any point of building, and again. When a namespace
 // cannot be removed the entry stays, so that a later Sweep tries again.
 func (l *Lab) Close() error {
 	if l.entry == nil {
@@ -85,9 +90,10 @@ func (l *Lab) Close() error {
 	}
 	_, err := removeNamespaces(l.id)
 	if err == nil {
-		err = os.Remove(l.entry.Name())
+		err = l.entry.Remove()
+	} else {
+		err = errors.Join(err, l.entry.Unlock())
 	}
-	err = errors.Join(err, l.entry.Close())
 	l.entry = nil
 	if err != nil {
 		return fmt.Errorf("lab: close lab %s: %w", l.id, err)
@@ -95,24 +101,9 @@ func (l *Lab) Close() error {
 	return nil
 }
 
-// Missing names what was asked of the links and this kernel cannot give, one
-// sentence for each direction of a link; it is empty when nothing is missing.
-func (l *Lab) Missing() []string {
-	var missing []string
-	for _, link := range l.links {
-		for _, e := range link.ends {
-			if lacks := e.shape.netemWords(); len(lacks) > 0 && l.netem() != nil {
-				missing = append(missing, fmt.Sprintf("%s → %s (%s): no %s, %v",
-					e.host.name, e.peer.host.name, e.dev, strings.Join(lacks, ", "), l.netem()))
-			}
-		}
-	}
-	return missing
-}
-
-// Together runs build and gives the links that it makes their queues at its
-// end, with one run of tc for each host: what makes hundreds of links come up
-// in seconds.
+// Together calls build, during which links get no queues, and then makes all of
+// them with one run of tc for each host. That way hundreds of links come up in
+// seconds.
 func (l *Lab) Together(build func() error) error {
 	l.together = true
 	err := build()
@@ -135,14 +126,14 @@ var validName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,31}$`)
 // address's own interface and forwards nothing. The name is 1 to 32 of a-z,
 // 0-9 and "-".
 //
-// Inside, TCP starts out with reno and without memory of former connections,
-// so that no result depends on the machine's own settings.
+// Its congestion control is reno, and its TCP remembers nothing of former
+// connections (tcp_no_metrics_save), whatever the machine's own settings are.
 func (l *Lab) Host(name string) (*Host, error) { return l.add(name, false, false) }
 
-// Relay adds a host that forwards too.
+// Relay adds a host that also forwards packets of others.
 func (l *Lab) Relay(name string) (*Host, error) { return l.add(name, true, false) }
 
-// Router adds what does nothing but forward.
+// Router adds a router: it only forwards.
 func (l *Lab) Router(name string) (*Host, error) { return l.add(name, true, true) }
 
 func (l *Lab) add(name string, forwards, router bool) (*Host, error) {
@@ -167,17 +158,19 @@ const namespaceDir = "/run/netns"
 
 func namespacePrefix(id string) string { return "mpcc-" + id + "-" }
 
-// filesDir has the folders of labs.
+// filesDir has a folder for each lab with files: see Host.Folder.
 const filesDir = "/run/mpcc/files"
 
-// Folder makes a folder for files of programs in the lab, which go with it.
+// Folder returns a folder for the files of programs that run in the host. It is
+// removed with the lab.
 func (h *Host) Folder() (string, error) {
 	path := filepath.Join(filesDir, h.lab.id, h.name)
 	return path, os.MkdirAll(path, 0o755)
 }
 
-// removeNamespaces removes the namespaces and files of lab id and names the former. It goes by
-// what is there rather than by what a Lab remembers: a half-made one counts.
+// removeNamespaces removes the namespaces and files of lab id, and returns the
+// namespaces' names. It goes by what is there, not by what a Lab remembers: what
+// is half made goes too.
 func removeNamespaces(id string) ([]string, error) {
 	paths, err := filepath.Glob(filepath.Join(namespaceDir, namespacePrefix(id)+"*"))
 	if err != nil {
@@ -196,9 +189,10 @@ func removeNamespaces(id string) ([]string, error) {
 	return removed, errors.Join(failed, os.RemoveAll(filepath.Join(filesDir, id)))
 }
 
-// removeNamespace takes a namespace's name away, and with it the namespace.
+// removeNamespace removes a namespace's name; without it the namespace ends.
 func removeNamespace(path string) error {
-	// What is not mounted is the name that a killed process had got ready.
+	// EINVAL: a process was killed when it had made the name, and not mounted the
+	// namespace on it.
 	if err := unix.Unmount(path, unix.MNT_DETACH); err != nil && !errors.Is(err, unix.EINVAL) {
 		return fmt.Errorf("unmount %s: %w", path, err)
 	}

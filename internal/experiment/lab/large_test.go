@@ -13,12 +13,37 @@ import (
 // A FatTree of 8-port switches: 128 hosts, 80 switches, 384 links. Here each
 // address of a host has a path of its own.
 func TestFatTree(t *testing.T) {
-	const ports, half, addrs = 8, 4, 4
+	const ports, addrs = 8, 4
 	start := time.Now()
 	l := newLab(t)
+	hosts, links := fatTree(t, l, ports, addrs)
+	t.Logf("made in %v", time.Since(start))
+	if err := l.Route(); err != nil {
+		t.Fatal(err)
+	}
+	took := time.Since(start)
+	t.Logf("up in %v", took)
+	if took > time.Minute {
+		t.Errorf("up in %v", took)
+	}
+	for i, h := range hosts {
+		to := (i + len(hosts)/2) % len(hosts)
+		if err := exchange(h, hosts[to], links[i].Addr(h), links[to].Addr(hosts[to])); err != nil {
+			t.Errorf("%s to %s: %v", h.Name(), hosts[to].Name(), err)
+		}
+	}
+	start = time.Now()
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("removed in %v", time.Since(start))
+}
+
+// fatTree makes the network of switches with so many ports, and the hosts' links, each of which has further addresses.
+func fatTree(t *testing.T, l *lab.Lab, ports, addrs int) (hosts []*lab.Host, links []*lab.Link) {
+	t.Helper()
+	half := ports / 2
 	shape := lab.Shape{Rate: 10e6}
-	var hosts []*lab.Host
-	var links []*lab.Link
 	err := l.Together(func() error {
 		var cores []*lab.Host
 		for i := range half * half {
@@ -56,24 +81,5 @@ func TestFatTree(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("made in %v", time.Since(start))
-	if err := l.Route(); err != nil {
-		t.Fatal(err)
-	}
-	took := time.Since(start)
-	t.Logf("up in %v", took)
-	if took > time.Minute {
-		t.Errorf("up in %v", took)
-	}
-	for i, h := range hosts {
-		to := (i + len(hosts)/2) % len(hosts)
-		if err := exchange(h, hosts[to], links[i].Addr(h), links[to].Addr(hosts[to])); err != nil {
-			t.Errorf("%s to %s: %v", h.Name(), hosts[to].Name(), err)
-		}
-	}
-	start = time.Now()
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
-	t.Logf("removed in %v", time.Since(start))
+	return hosts, links
 }

@@ -17,17 +17,17 @@ import (
 // Shape is what one direction of a link does to packets. The zero Shape is an
 // unlimited link.
 //
-// A packet meets them in this order: loss, then delay, then the queue and the
-// rate; one queue for delay and rate would count packets in flight as waiting.
+// A packet meets them in this order: loss, delay, queue, rate. (Delay and rate
+// have a queue each: in a common one, packets in flight would count as waiting.)
 // At most one of Queue, QueueBytes and RED says what the queue is.
-// Where the kernel has no netem the queue is the sender's own, and its TCP
-// waits for room there instead of filling it up (TCP small queues): put a
-// router before a bottleneck that is to overflow.
+// Without netem the queue is the sending host's own, whose TCP then waits for
+// room instead of filling it up (TCP small queues): put a router before a
+// bottleneck that is to overflow.
 type Shape struct {
 	Rate       uint64        // bit/s of Ethernet frames (payload, headers and 14 bytes each); 0: unlimited
-	Queue      int           // packets that wait for the rate (without netem: that many times 1514 bytes); 0: 100; the rest is dropped
-	QueueBytes int           // bytes that wait instead, at least 1514
-	RED        *RED          // drops early instead
+	Queue      int           // how many packets may wait (without netem: how many times 1514 bytes); 0: 100
+	QueueBytes int           // or how many bytes, at least 1514
+	RED        *RED          // or random early detection
 	Delay      time.Duration // one way, 1 µs to 4 s
 	Jitter     time.Duration // the delay varies evenly by ± this much, which reorders packets
 	Loss       float64       // percent of packets lost at random, 0 to 100
@@ -35,12 +35,12 @@ type Shape struct {
 
 // RED drops packets before the queue is full. The chance that it takes a packet
 // follows the average queue: 0 up to Min, evenly up to Prob at Max, from there
-// evenly up to 1 at End, and 1 beyond. As RED has it, drops are spaced evenly
-// rather than at random, so up to twice as many as the chance says are dropped.
+// evenly up to 1 at End, and 1 beyond. RED spaces drops evenly rather than at
+// random, so that up to twice as many packets are dropped as the chance says.
 //
-// The kernel's RED knows one rise. Two of them in a row follow both: one from
-// Min, one from Max, within 0.05 of the curve where Prob is 0.1 and Max halfway
-// between Min and End.
+// The kernel's RED has one rise. For two, two of them follow each other: one
+// that rises from Min, and one from Max. Together they are within 0.05 of the
+// curve if Prob is 0.1 and Max halfway between Min and End.
 type RED struct {
 	Min, Max int     // packets of 1514 bytes
 	Prob     float64 // above 0, at most 1
@@ -89,7 +89,7 @@ func (s Shape) check() error {
 	return nil
 }
 
-// queues counts the ways in which the queue is described.
+// queues counts in how many of the three ways the queue is described.
 func (s Shape) queues() (n int) {
 	for _, given := range []bool{s.Queue > 0, s.QueueBytes > 0, s.RED != nil} {
 		if given {
@@ -99,20 +99,8 @@ func (s Shape) queues() (n int) {
 	return n
 }
 
-// netemWords names the parts of s that only netem can do.
-func (s Shape) netemWords() []string {
-	var words []string
-	if s.Delay > 0 {
-		words = append(words, "delay")
-	}
-	if s.Jitter > 0 {
-		words = append(words, "jitter")
-	}
-	if s.Loss > 0 {
-		words = append(words, "loss")
-	}
-	return words
-}
+// needsNetem says whether s has parts that only netem can do.
+func (s Shape) needsNetem() bool { return s.Delay > 0 || s.Jitter > 0 || s.Loss > 0 }
 
 // Dir is a direction of a link.
 type Dir int
@@ -147,7 +135,7 @@ type end struct {
 	addr   netip.Addr
 	more   []netip.Addr // from AddAddrs
 	subnet netip.Prefix
-	table  int   // this address's own routing table; 0 on routers
+	table  int   // number of this address's own routing table; 0 on routers
 	shape  Shape // of what this end sends
 	queues string
 	routes []netlink.Route // to put back after the interface was down
@@ -176,32 +164,9 @@ func (l *Lab) link(a, b *Host, o LinkOpts) (*Link, error) {
 	if err := errors.Join(o.AtoB.check(), o.BtoA.check()); err != nil {
 		return nil, err
 	}
-	link := &Link{lab: l}
-	for i, h := range []*Host{a, b} {
-		e := &end{host: h, link: link, dev: o.Name}
-		if e.dev == "" || h.router {
-			e.dev = fmt.Sprintf("eth%d", len(h.ends))
-		}
-		e.addr = netip.AddrFrom4([4]byte{10, byte(n >> 8), byte(n), byte(1 + i)})
-		e.subnet = netip.PrefixFrom(e.addr, 24).Masked()
-		if !h.router {
-			e.table = 1000 + len(h.ends)
-		}
-		link.ends[i] = e
-	}
-	link.ends[0].peer, link.ends[1].peer = link.ends[1], link.ends[0]
-
-	// Made in the two namespaces at once, so the machine's own never sees it.
-	veth := &netlink.Veth{
-		LinkAttrs:     netlink.LinkAttrs{Name: link.ends[0].dev},
-		PeerName:      link.ends[1].dev,
-		PeerNamespace: netlink.NsFd(int(b.ns)),
-	}
-	switch err := a.nl.LinkAdd(veth); {
-	case errors.Is(err, unix.EOPNOTSUPP):
-		return nil, errors.New("this kernel has no veth")
-	case err != nil:
-		return nil, fmt.Errorf("make the veth pair %s: %w", link.ends[0].dev, err)
+	link := l.newLink(n, a, b, o.Name)
+	if err := link.makeVeth(); err != nil {
+		return nil, err
 	}
 	a.ends, b.ends = append(a.ends, link.ends[0]), append(b.ends, link.ends[1])
 	l.links = append(l.links, link)
@@ -215,7 +180,7 @@ func (l *Lab) link(a, b *Host, o LinkOpts) (*Link, error) {
 		return nil, err
 	}
 	for _, e := range link.ends {
-		if err := errors.Join(e.peer.knows(e, e.addr), e.addOwnRoutes()); err != nil {
+		if err := errors.Join(e.peer.addNeighbour(e.addr), e.addOwnRoutes()); err != nil {
 			return nil, fmt.Errorf("%s on %s: %w", e.dev, e.host.name, err)
 		}
 	}
@@ -223,6 +188,43 @@ func (l *Lab) link(a, b *Host, o LinkOpts) (*Link, error) {
 		return nil, err
 	}
 	return link, link.Set(BtoA, o.BtoA)
+}
+
+// newLink describes the n-th link of the lab.
+func (l *Lab) newLink(n int, a, b *Host, name string) *Link {
+	link := &Link{lab: l}
+	for i, h := range []*Host{a, b} {
+		e := &end{host: h, link: link, dev: name}
+		if e.dev == "" || h.router {
+			e.dev = fmt.Sprintf("eth%d", len(h.ends))
+		}
+		e.addr = netip.AddrFrom4([4]byte{10, byte(n >> 8), byte(n), byte(1 + i)})
+		e.subnet = netip.PrefixFrom(e.addr, 24).Masked()
+		if !h.router {
+			e.table = 1000 + len(h.ends)
+		}
+		link.ends[i] = e
+	}
+	link.ends[0].peer, link.ends[1].peer = link.ends[1], link.ends[0]
+	return link
+}
+
+// makeVeth makes the link's devices, in the two namespaces at once: the
+// machine's own never sees them.
+func (k *Link) makeVeth() error {
+	a, b := k.ends[0], k.ends[1]
+	err := a.host.nl.LinkAdd(&netlink.Veth{
+		LinkAttrs:     netlink.LinkAttrs{Name: a.dev},
+		PeerName:      b.dev,
+		PeerNamespace: netlink.NsFd(b.host.ns.Fd()),
+	})
+	switch {
+	case errors.Is(err, unix.EOPNOTSUPP):
+		return errors.New("this kernel has no veth")
+	case err != nil:
+		return fmt.Errorf("make the veth pair %s: %w", a.dev, err)
+	}
+	return nil
 }
 
 func (e *end) configure() (err error) {
@@ -242,25 +244,24 @@ func (e *end) configure() (err error) {
 	return nil
 }
 
-// knows makes e send to addr of its peer without asking for it: the question and
-// its answer would have to pass full queues, and the kernel remembers answers
-// for 1024 addresses only, those of all namespaces together.
-func (e *end) knows(peer *end, addr netip.Addr) error {
+// addNeighbour gives e a permanent neighbour entry for an address of its peer.
+// ARP's requests and replies would have to pass full queues, and the kernel
+// keeps 1024 entries of ARP for all namespaces together.
+func (e *end) addNeighbour(addr netip.Addr) error {
 	err := e.host.nl.NeighSet(&netlink.Neigh{
 		LinkIndex:    e.nl.Attrs().Index,
 		IP:           addr.AsSlice(),
-		HardwareAddr: peer.nl.Attrs().HardwareAddr,
+		HardwareAddr: e.peer.nl.Attrs().HardwareAddr,
 		State:        netlink.NUD_PERMANENT,
 	})
 	if err != nil {
-		return fmt.Errorf("make %v known to %s: %w", addr, e.host.name, err)
+		return fmt.Errorf("add the neighbour entry of %v on %s: %w", addr, e.host.name, err)
 	}
 	return nil
 }
 
-// up sets both ends up and returns when packets pass: the kernel starts the
-// queue of the first end only some time after the second is up, and drops what
-// comes before.
+// up sets both ends up and returns when packets pass: some time after the second
+// end is up the kernel starts the first one's queue, and drops what comes before.
 func (k *Link) up() error {
 	for _, e := range k.ends {
 		if err := e.host.nl.LinkSetUp(e.nl); err != nil {
@@ -286,11 +287,11 @@ func (k *Link) up() error {
 	return nil
 }
 
-// sendFrames makes TCP hand over single frames. Left alone it hands over up to
-// 64 kB at once, which a queue counts, delays and loses as one packet.
-// Switching the device's offloads off would not do: TCP always builds large
-// packets and has them cut after the queue. Links to routers do it too,
-// because a later link on the path may be shaped.
+// sendFrames has TCP hand over single frames. Left alone it hands over up to
+// 64 kB at once, which a queue counts, delays and loses as one packet. Switching
+// the device's offloads off would not help: TCP would build large packets all
+// the same, and have them cut after the queue. It is done for links to routers
+// too, because a later link on the path may have a queue.
 func (e *end) sendFrames() error {
 	if err := e.host.nl.LinkSetGSOMaxSegs(e.nl, 1); err != nil {
 		return fmt.Errorf("limit packets to one frame: %w", err)
@@ -298,21 +299,21 @@ func (e *end) sendFrames() error {
 	return nil
 }
 
-// Addr is h's address on the link; h must be one of its hosts.
+// Addr returns h's address on the link; h must be one of its hosts.
 func (k *Link) Addr(h *Host) netip.Addr { return k.end(h).addr }
 
-// Index is the number of the link's interface on h, one of its hosts.
+// Index returns the number of the link's interface on h, one of its hosts.
 func (k *Link) Index(h *Host) int { return k.end(h).nl.Attrs().Index }
 
-// Interface is the name of the link's interface on h, one of its hosts.
+// Interface returns the name of the link's interface on h, one of its hosts.
 func (k *Link) Interface(h *Host) string { return k.end(h).dev }
 
 // moreBits is the length of the prefix of an end's further addresses.
 const moreBits = 26
 
-// AddAddrs gives h, one of the link's hosts, n further addresses on it, up to
-// 64 in all. Where several shortest paths lead from h or to it, subflows by
-// different addresses spread over them. Call it before Route.
+// AddAddrs gives h, one of the link's hosts, n further addresses on it, up to 64
+// in all, and returns them. Where several shortest paths lead from h or to it,
+// subflows with different addresses spread over them. Call it before Route.
 func (k *Link) AddAddrs(h *Host, n int) ([]netip.Addr, error) {
 	e := k.end(h)
 	if len(e.more)+n > 64 {
@@ -327,7 +328,7 @@ func (k *Link) AddAddrs(h *Host, n int) ([]netip.Addr, error) {
 		if err := h.nl.AddrAdd(e.nl, &netlink.Addr{IPNet: ip}); err != nil {
 			return nil, fmt.Errorf("lab: %s on %s: add address %v: %w", e.dev, h.name, next, err)
 		}
-		if err := errors.Join(e.addRule(next), e.peer.knows(e, next)); err != nil {
+		if err := errors.Join(e.addRule(next), e.peer.addNeighbour(next)); err != nil {
 			return nil, fmt.Errorf("lab: %s on %s: %w", e.dev, h.name, err)
 		}
 		e.more = append(e.more, next)
@@ -336,7 +337,7 @@ func (k *Link) AddAddrs(h *Host, n int) ([]netip.Addr, error) {
 	return e.more[len(e.more)-n:], nil
 }
 
-// morePrefix holds what AddAddrs adds.
+// morePrefix has room for the addresses that AddAddrs gives.
 func (e *end) morePrefix() netip.Prefix {
 	b := e.subnet.Addr().As4()
 	b[3] = 64
@@ -349,13 +350,13 @@ func (e *end) morePrefix() netip.Prefix {
 // QueueStats counts the packets of one direction of a link since it was made,
 // or since its queue was last replaced by one of another kind.
 type QueueStats struct {
-	Sent    uint64 // that left the queue
-	Dropped uint64 // by the queue: it was full, or RED
-	Marked  uint64 // by RED, with ECN
-	Backlog uint64 // that wait now
+	Sent    uint64 // those that left the queue
+	Dropped uint64 // those for which it was full, or that RED dropped
+	Marked  uint64 // those that RED marked by ECN
+	Backlog uint64 // those that wait now
 }
 
-// Stats reads the queue of one direction, which must have a rate.
+// Stats returns the counts of one direction, which must have a rate.
 func (k *Link) Stats(d Dir) (QueueStats, error) {
 	var q QueueStats
 	e := k.ends[d]
@@ -383,8 +384,8 @@ func (k *Link) Stats(d Dir) (QueueStats, error) {
 	if !found {
 		return q, fmt.Errorf("lab: %s on %s has no queue: give it a rate", e.dev, e.host.name)
 	}
-	// Over its limit RED counts what it takes early, dropped or marked; among
-	// its drops are those of the RED below it.
+	// A RED's overlimits are what it dropped or marked early. Its drops include
+	// those of the RED below it.
 	for major, c := range red {
 		if early := c.dropped - red[major+1].dropped; c.overlimit > early {
 			q.Marked += c.overlimit - early
@@ -393,7 +394,7 @@ func (k *Link) Stats(d Dir) (QueueStats, error) {
 	return q, nil
 }
 
-// Received counts the bytes of Ethernet frames that one direction has brought.
+// Received returns how many bytes of Ethernet frames have come by one direction.
 func (k *Link) Received(d Dir) (uint64, error) {
 	e := k.ends[1-d]
 	l, err := e.host.nl.LinkByIndex(e.nl.Attrs().Index)
@@ -403,7 +404,7 @@ func (k *Link) Received(d Dir) (uint64, error) {
 	return l.Attrs().Statistics.RxBytes, nil
 }
 
-// Qdiscs is what tc shows of one direction's queues.
+// Qdiscs returns what tc shows of one direction's queues.
 func (k *Link) Qdiscs(d Dir) (string, error) {
 	e := k.ends[d]
 	out, err := e.host.Command(e.link.lab.ctx, "tc", "qdisc", "show", "dev", e.dev).CombinedOutput()
@@ -424,7 +425,7 @@ func (k *Link) end(h *Host) *end {
 
 // Set changes one direction of the link while traffic runs. Packets waiting in
 // the queue stay, except where a rate is first given or taken away. The parts
-// of s that need netem are left out on kernels without it: see Lab.Missing.
+// of s that need netem are left out on kernels without it: see Has.
 func (k *Link) Set(d Dir, s Shape) error {
 	e := k.ends[d]
 	if err := e.set(s); err != nil {
@@ -458,8 +459,8 @@ func (e *end) set(s Shape) error {
 }
 
 // Down takes the link away at both ends: nothing passes, and connections that
-// use its addresses have no route. Addresses stay. For a link that swallows
-// packets without a sign set its loss to 100 instead.
+// use its addresses have no route. Addresses stay. For a link that loses all
+// packets without anybody being told, set its loss to 100 instead.
 func (k *Link) Down() error {
 	for _, e := range k.ends {
 		if err := e.host.nl.LinkSetDown(e.nl); err != nil {
@@ -476,7 +477,7 @@ func (k *Link) Up() error {
 	}
 	for _, e := range k.ends {
 		for _, addr := range append([]netip.Addr{e.addr}, e.more...) {
-			if err := e.peer.knows(e, addr); err != nil {
+			if err := e.peer.addNeighbour(addr); err != nil {
 				return fmt.Errorf("lab: %w", err)
 			}
 		}

@@ -203,7 +203,7 @@ func burstOf(t *testing.T, a, b *lab.Host, link *lab.Link, n, frame int) (arrive
 	payload := make([]byte, frame-14-20-8)
 	began := time.Now()
 	for range n {
-		// An error is the queue's word that it dropped a frame.
+		// An error means that the queue dropped a frame.
 		if _, err := out.Write(payload); err != nil && !errors.Is(err, unix.ENOBUFS) {
 			t.Fatal(err)
 		}
@@ -278,7 +278,8 @@ func TestRoutes(t *testing.T) {
 	}
 }
 
-// What a host sends by its one link comes back to it where it is the way itself.
+// A relay passes on what it has sent itself and gets back from a router that takes the relay for the way to the
+// destination.
 //
 //	a ── r1
 //	└─── r2 ── b
@@ -328,7 +329,7 @@ func TestDownUp(t *testing.T) {
 	if err := near.Down(); err != nil {
 		t.Fatal(err)
 	}
-	// Also not by the spare link: the address is not its.
+	// The spare link must not take over: the source address belongs to the other.
 	if err := try(); !errors.Is(err, unix.EHOSTUNREACH) {
 		t.Errorf("with the link down: %v", err)
 	}
@@ -343,8 +344,8 @@ func TestDownUp(t *testing.T) {
 	}
 }
 
-// Nobody asks for an address: neither at first nor after a link was down, at
-// any of a host's addresses.
+// No ARP request is sent for any of a host's addresses: neither at first nor after
+// a link was down.
 func TestNeighbours(t *testing.T) {
 	l := newLab(t)
 	a, b := addHost(t, l, "a"), addHost(t, l, "b")
@@ -379,7 +380,7 @@ func TestNeighbours(t *testing.T) {
 				}
 			}
 			if want := map[*lab.Host]int{a: 1 + len(more), b: 1}[h]; permanent != want {
-				t.Errorf("%s: %s knows %d addresses, not %d", when, h.Name(), permanent, want)
+				t.Errorf("%s: %s has %d permanent neighbour entries, not %d", when, h.Name(), permanent, want)
 			}
 		}
 		if err := errors.Join(link.Down(), link.Up()); err != nil {

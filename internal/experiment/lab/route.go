@@ -41,9 +41,10 @@ func (e *end) addOwnRoutes() error {
 	})
 }
 
-// addRule makes what the host sends from the source address addr go by the
-// end's own table. What comes back for it to pass on, because a router holds
-// the host itself for a way to the destination, goes on by the main table.
+// addRule has packets with the source address addr routed by the end's own
+// table. That is for packets that the host itself sends (IifName lo): where a
+// relay gets one back, because a router takes the relay for a way to the
+// destination, it goes on by the main table.
 func (e *end) addRule(addr netip.Addr) error {
 	if e.table == 0 {
 		return nil
@@ -72,18 +73,18 @@ func ipNet(p netip.Prefix) *net.IPNet {
 	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), 32)}
 }
 
-// farCost is more than any number of hops.
+// farCost is more than any number of hops: what costs more is the second choice.
 const farCost = 1 << 20
 
 // Route gives every host and router a shortest route to every address of the
 // lab's hosts, from each of its own addresses through that address's interface.
 // Call it when the links are made, and again after adding some.
 //
-// An address is reached by its own link; where no path leads there, by any
-// link of its host (two hosts with two links between them, say, where the
-// first address of one speaks to the second of the other). Of equal ways a
-// host takes the first; a router spreads over all of them, by a hash of source
-// and destination.
+// The way to an address ends with that address's link; where none does, with any
+// link of its host: of two hosts with two links between them, the first address
+// of one reaches the second of the other by the first link. Of equal ways a host
+// takes the first; a router spreads over all of them, by a hash of source and
+// destination.
 func (l *Lab) Route() error {
 	for _, h := range l.hosts {
 		for _, e := range h.ends {
@@ -132,14 +133,14 @@ func (l *Lab) Route() error {
 
 var everywhere = netip.MustParsePrefix("0.0.0.0/0")
 
-// leaf says that all of a host's traffic goes to the one router that it is
-// linked to: in a large network most hosts are so.
+// leaf says whether all of a host's traffic goes to the one router that it is
+// linked to: a default route will do. In a large network most hosts are so.
 func (h *Host) leaf() bool {
 	return !h.forwards && len(h.ends) == 1 && h.ends[0].peer.host.router
 }
 
-// routeTo installs h's routes to the addresses of target; cost is that of going
-// through one of h's ends, if that leads there at all.
+// routeTo adds h's routes to the addresses of target. cost returns what it costs
+// to go through one of h's ends, false if that does not lead there.
 func (h *Host) routeTo(target *end, cost func(*end) (int, bool)) error {
 	direct := false
 	var best []*end // of equal cost
@@ -208,7 +209,7 @@ func (e *end) addTableRoutes(target *end) error {
 	return nil
 }
 
-// prefixes hold all the end's addresses and no other host's.
+// prefixes cover all the end's addresses and no other host's.
 func (e *end) prefixes() []netip.Prefix {
 	if e.peer.host.router {
 		return []netip.Prefix{e.subnet}
@@ -225,8 +226,8 @@ func (e *end) via(dst netip.Prefix, table int) netlink.Route {
 	return netlink.Route{Dst: ipNet(dst), Gw: e.peer.addr.AsSlice(), Table: table}
 }
 
-// hops counts the hops from every host to start. Only what forwards passes
-// packets on, and dst does nothing but receive.
+// hops returns how many hops each host is away from start. Only hosts that
+// forward are passed through, and dst, where the packets go, is not.
 func (l *Lab) hops(start, dst *Host) map[*Host]int {
 	hops := map[*Host]int{start: 0}
 	for queue := []*Host{start}; len(queue) > 0; queue = queue[1:] {

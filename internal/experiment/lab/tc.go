@@ -13,10 +13,13 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/mpcc/mpcc/internal/netns"
 )
 
-// tc gives the queues of s on dev: their kinds from the root on, and the tc
-// lines that make them, or change them where these kinds are in place.
+// tc returns the qdiscs that make s on dev: their kinds, from the root on, and
+// the tc lines that make them or, where these kinds are there already, change
+// them.
 //
 //	with netem                            without
 //	root 1: netem  loss, delay            root 2: tbf  rate, queue
@@ -25,13 +28,14 @@ import (
 //	     or tbf    rate
 //	        └─ 3: red  └─ 4: red          the same
 //
-// netem's rate keeps a clock of its own, so that packets sent late because a
-// timer was late do not slow the next ones; tbf loses what exceeds its bucket,
-// much of the rate on a busy virtual machine. But netem counts its queue in
-// packets alone, and RED has to be below what limits the rate: it takes a
-// moment in which it may not send for an idle one.
+// netem's rate is the better one: it makes up for late timers, whereas tbf makes
+// up for no more than its bucket, and loses much of the rate on a busy virtual
+// machine. But netem counts its queue in packets only, and keeps them to itself,
+// where a RED below it does not see them. A RED above what limits the rate would
+// take each moment in which nothing may be sent for an idle one, and its average
+// would shrink.
 func (s Shape) tc(dev string, netem bool) (kinds string, script []string) {
-	if s.Rate == 0 && !(netem && len(s.netemWords()) > 0) {
+	if s.Rate == 0 && !(netem && s.needsNetem()) {
 		return "", nil
 	}
 	handle, parent := queueHandle, "root"
@@ -44,7 +48,7 @@ func (s Shape) tc(dev string, netem bool) (kinds string, script []string) {
 	}
 	if netem {
 		handle = delayHandle
-		// The limit only has to exceed what can be in flight.
+		// The limit has to exceed what can be in flight, no more.
 		line := "netem limit 1000000"
 		if s.Delay > 0 {
 			line += fmt.Sprintf(" delay %dus %dus", s.Delay.Microseconds(), s.Jitter.Microseconds())
@@ -72,15 +76,15 @@ func (s Shape) tc(dev string, netem bool) (kinds string, script []string) {
 	case netem:
 		add("netem rate %dbit limit %d", s.Rate, queue)
 	default:
-		// A bucket of 1 ms, and of the two frames at least that it takes to
+		// A bucket of 1 ms, but at least the two frames without which tbf does not
 		// reach the rate.
 		add("tbf rate %dbit burst %d limit %d", s.Rate, max(2*frame, s.Rate/8/1000), queue*frame)
 	}
 	return kinds, script
 }
 
-// bucket is 50 ms of tokens, which bridge late timers of a busy machine; while
-// packets wait they are used up.
+// bucket is 50 ms of tokens, in bytes, which make up for late timers of a busy
+// machine. While packets wait it is empty.
 func bucket(rate uint64) uint64 { return max(2*frame, rate/8/20) }
 
 // Handles of the qdiscs: of the one that delays, and of the first of those in
@@ -92,14 +96,14 @@ const (
 
 func (r *RED) end() int { return max(r.Max, r.End) }
 
-// limit in bytes is more than the average reaches before everything is dropped.
+// limit is in bytes, and never reached: before that everything is dropped.
 func (r *RED) limit() int { return 4 * r.end() * frame }
 
-// tc gives the RED qdiscs, the outer first.
+// tc returns the RED qdiscs as tc has them, the outer first.
 func (r *RED) tc(rate uint64) []string {
 	red := func(from, to int, chance float64) string {
 		line := fmt.Sprintf("red limit %d min %d max %d avpkt %d burst %d bandwidth %dbit probability %g",
-			r.limit(), from*frame, to*frame, frame, (2*from+to)/3+1, rate, min(chance, 0.9999)) // tc cannot say 1
+			r.limit(), from*frame, to*frame, frame, (2*from+to)/3+1, rate, min(chance, 0.9999)) // tc does not take 1
 		if r.ECN {
 			line += " ecn"
 		}
@@ -115,20 +119,20 @@ func (r *RED) tc(rate uint64) []string {
 	}
 }
 
-// probes are the least arguments with which tc takes a qdisc of that kind.
+// probes are arguments of the qdiscs that tc does not take without any.
 var probes = map[string]string{
 	"tbf": "tbf rate 1mbit burst 4kb limit 20kb",
 	"red": "red limit 400kb min 30kb max 90kb avpkt 1000 burst 55",
 }
 
-// Has returns nil when this kernel has the qdisc (loading its module, if need
-// be), and an error that says so when it has not.
+// Has returns nil if this kernel has the qdisc, whose module is loaded if need
+// be, and otherwise an error that says so.
 func Has(qdisc string) error {
 	args := probes[qdisc]
 	if args == "" {
 		args = qdisc
 	}
-	return onOwnThread(func() error {
+	return netns.OnOwnThread(func() error {
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 			return fmt.Errorf("lab: make a network namespace: %w", err)
 		}
@@ -136,7 +140,7 @@ func Has(qdisc string) error {
 	})
 }
 
-// batch runs a script of ip or tc inside the host, up to the first failure.
+// batch runs lines of ip or tc inside the host, up to the first that fails.
 func (h *Host) batch(tool string, script []string) error {
 	if len(script) == 0 {
 		return nil
@@ -181,7 +185,7 @@ func toolPath(name string) string {
 }
 
 var (
-	// What kernels up to 6.1 and later ones say of a qdisc they have not.
+	// What kernels say of a qdisc that they lack: those up to 6.1, and later ones.
 	noQdisc = regexp.MustCompile(`Specified qdisc (not found|kind is unknown)`)
 	kind    = regexp.MustCompile(`(?:root|parent \d:)(?: handle \d+:)? (\w+)`)
 )

@@ -17,7 +17,7 @@ const (
 	Undecided     = "undecided"
 )
 
-// Verdict is a claim and how it fared: reproduced when every check is, not reproduced when one is not.
+// Verdict is a claim and its outcome: reproduced if all checks are, not reproduced if any is not, else undecided.
 type Verdict struct {
 	result.Claim
 	Outcome string  `json:"outcome"`
@@ -26,13 +26,14 @@ type Verdict struct {
 
 // Check is the claim at one point of one run.
 type Check struct {
-	Run     string       `json:"run"` // label
+	Run     string       `json:"run"` // its label
 	Point   result.Point `json:"point"`
-	Ours    Estimate     `json:"ours"` // of the figure, or of its ratio to the other one, repeat by repeat
+	Ours    Estimate     `json:"ours"` // of what the claim picks or, with a to, of its ratio to that, repeat by repeat
 	Outcome string       `json:"outcome"`
 }
 
-// other is what the claim's figure is divided by. An axis that its At leaves out is as in the claim's.
+// other returns what the claim divides by, with the claim's own values of the axes that To.At leaves out. It is
+// the claim's own Select if there is no To.
 func other(c result.Claim) result.Select {
 	if c.To == nil {
 		return c.Select
@@ -67,7 +68,7 @@ func (g *group) verdicts() []Verdict {
 	return verdicts
 }
 
-// checks judges the claim at every point that it speaks of and that was measured.
+// checks judges the claim at every measured point that it picks.
 func (s *source) checks(c result.Claim) []Check {
 	m, _ := result.FindMetric(c.Metric)
 	to := other(c)
@@ -80,7 +81,7 @@ func (s *source) checks(c result.Claim) []Check {
 		base := maps.Clone(point)
 		maps.Copy(base, to.At)
 		if c.To != nil && n.Name == m.Name && to.Of == c.Of && maps.Equal(base, point) {
-			continue // nothing to compare with but itself
+			continue // it would be compared with itself
 		}
 		var values []float64
 		for _, run := range s.at(point) {
@@ -101,6 +102,7 @@ func (s *source) checks(c result.Claim) []Check {
 	return checks
 }
 
+// repeat returns the metric of one repeat at a point; false if there is none.
 func (s *source) repeat(m result.Metric, of string, point result.Point, repeat int) (float64, bool) {
 	runs := s.at(point)
 	i := slices.IndexFunc(runs, func(r *result.Run) bool { return r.Repeat == repeat })
@@ -110,7 +112,7 @@ func (s *source) repeat(m result.Metric, of string, point result.Point, repeat i
 	return m.Value(runs[i], of)
 }
 
-// judge decides only what the whole interval says.
+// judge decides by the whole confidence interval; a single repeat has none, and decides nothing.
 func judge(c result.Claim, e Estimate) string {
 	if e.Low == nil {
 		return Undecided
@@ -134,7 +136,7 @@ func judge(c result.Claim, e Estimate) string {
 	return Undecided
 }
 
-// said is the claim's condition, such as "goodput of multi to that at cc=lia > 1".
+// said returns the claim's condition in words, such as "ratio of goodput of multi to goodput of single > 1".
 func said(c result.Claim) string {
 	text := describe(c.Select)
 	if c.To != nil {

@@ -10,7 +10,7 @@ import (
 )
 
 //go:embed report.html
-var page string
+var pageText string
 
 var pageTemplate = template.Must(template.New("report").Funcs(template.FuncMap{
 	"join": strings.Join,
@@ -26,10 +26,10 @@ var pageTemplate = template.Must(template.New("report").Funcs(template.FuncMap{
 		}
 		return ""
 	},
-}).Parse(page))
+}).Parse(pageText))
 
-// HTML is the report as one page that needs nothing else.
-func (r *Report) HTML() ([]byte, error) {
+// page returns the report as one self-contained HTML page.
+func (r *Report) page() ([]byte, error) {
 	var out bytes.Buffer
 	err := pageTemplate.Execute(&out, r)
 	return out.Bytes(), err

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Markdown writes an experiment for a page, under a heading of the second level. remarks follow the claims;
-// image turns the index of a plot into its address.
+// Markdown returns an experiment as a section of a page, under a heading of the second level. remarks, which may
+// be empty, follow the claims; image returns the address of a plot by its index.
 func (e *Experiment) Markdown(remarks string, image func(plot int) string) string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "## %s\n\n%s (%s).\n", e.Scenario.Name, e.Scenario.Title, e.Scenario.Source)
@@ -20,7 +20,7 @@ func (e *Experiment) Markdown(remarks string, image func(plot int) string) strin
 	}
 	for _, run := range e.Runs {
 		if run.Quick {
-			fmt.Fprintf(&out, "\n%s: phases were shortened by --quick; its figures are for a look only.\n", run.Label)
+			fmt.Fprintf(&out, "\n%s: the short form was run (--quick): its numbers are not to be relied on.\n", run.Label)
 		}
 		for _, w := range run.Warnings {
 			fmt.Fprintf(&out, "\n%s: %s\n", run.Label, w)
@@ -40,7 +40,7 @@ func (e *Experiment) Markdown(remarks string, image func(plot int) string) strin
 		if p.Source != "" {
 			source = " (as " + p.Source + ")"
 		}
-		fmt.Fprintf(&out, "\n**%s**%s\n\n![%s](%s)\n", p.Title, source, strings.NewReplacer("[", "(", "]", ")").Replace(p.Describe()), image(i))
+		fmt.Fprintf(&out, "\n**%s**%s\n\n![%s](%s)\n", p.Title, source, strings.NewReplacer("[", "(", "]", ")").Replace(p.describe()), image(i))
 	}
 	out.WriteString(e.RunTable().markdown())
 	return out.String()

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,31 +14,31 @@ import (
 	"github.com/mpcc/mpcc/internal/experiment/result"
 )
 
-// Plot is a figure as data.
+// Plot is a plot as data.
 type Plot struct {
 	Title  string   `json:"title"`
-	Source string   `json:"source,omitempty"` // the paper's figure that it is like
+	Source string   `json:"source,omitempty"` // the paper's figure that it repeats
 	Kind   string   `json:"kind"`
 	X      string   `json:"x"` // axis label, with unit
 	Y      string   `json:"y"`
-	Names  []string `json:"names,omitempty"` // of x = 0, 1, …; none on a numeric axis
+	Names  []string `json:"names,omitempty"` // what to write at x = 0, 1, …; none if x is a number
 	Series []Series `json:"series"`
 }
 
-// Series is what shares a colour or, for a paper's values, a series' colour.
+// Series is a line, or a set of bars or boxes. One of values to compare with has the Hue of ours.
 type Series struct {
 	Name string  `json:"name"`
-	Kind string  `json:"kind"` // "" = ours; published, theory, optimum
+	Kind string  `json:"kind"` // "": measured; else published, theory or optimum
 	Hue  int     `json:"hue"`
 	Data []Datum `json:"data"`
-	// Trace is the data of a trace, with neither intervals nor boxes.
+	// Trace has the data of a trace instead: no intervals, no boxes, many points.
 	Trace Trace `json:"trace,omitempty"`
 }
 
-// Trace is in JSON a text of x,y x,y …, with five significant digits.
+// Trace is a line over time. In JSON it is a text, "x,y x,y …", with five significant digits.
 type Trace []Datum
 
-// Datum is a point, with its interval or box.
+// Datum is a point with its interval, or a box.
 type Datum struct {
 	X    float64  `json:"x"`
 	Y    float64  `json:"y"` // of a box, the median
@@ -48,7 +47,7 @@ type Datum struct {
 	Box  *Boxed   `json:"box,omitempty"`
 }
 
-// MarshalText writes it.
+// MarshalText returns the text "x,y x,y …".
 func (t Trace) MarshalText() ([]byte, error) {
 	var text []byte
 	for i, d := range t {
@@ -62,7 +61,7 @@ func (t Trace) MarshalText() ([]byte, error) {
 	return text, nil
 }
 
-// UnmarshalText reads it.
+// UnmarshalText reads what MarshalText returns.
 func (t *Trace) UnmarshalText(text []byte) error {
 	*t = nil
 	for _, pair := range strings.Fields(string(text)) {
@@ -91,7 +90,7 @@ func (g *group) plots() ([]Plot, error) {
 	return plots, nil
 }
 
-// figures are the scenario's, or goodput as bars where it asks for none.
+// figures returns those that the scenario asks for or, if it asks for none, goodput as bars.
 func (g *group) figures() []result.Figure {
 	if figures := g.sources[0].Expect.Figures; len(figures) > 0 {
 		return figures
@@ -99,7 +98,7 @@ func (g *group) figures() []result.Figure {
 	return []result.Figure{{Title: "Goodput", Kind: result.Bars, Select: result.Select{Metric: "goodput"}}}
 }
 
-// plot draws a metric over an axis, one series for each value of the others.
+// plot returns a metric over one axis, with a series for each value of the other axes.
 func (g *group) plot(f result.Figure) Plot {
 	m, _ := result.FindMetric(f.Metric)
 	p := Plot{Title: f.Title, Source: f.Source, Kind: f.Kind, Y: label(m.Title, m.Unit)}
@@ -120,34 +119,15 @@ func (g *group) plot(f result.Figure) Plot {
 	for i := range g.sources {
 		for _, name := range of {
 			for _, rest := range g.others(f.At, over) {
-				ours := Series{Name: g.seriesName(i, len(of) > 1, name, rest), Hue: len(p.Series), Data: []Datum{}}
-				refs := map[string]*Series{}
-				for _, x := range xs {
-					point := maps.Clone(rest)
-					maps.Copy(point, f.At)
-					if over != "" {
-						point[over] = x.value
-					}
-					if d, ok := g.sources[i].datum(m, name, point, f.Kind); ok {
-						d.X = x.at
-						ours.Data = append(ours.Data, d)
-					}
-					for kind, v := range g.sources[i].expected(m, name, point) {
-						if i > 0 && len(g.sources[i].fixed) == 0 {
-							continue // drawn with the first source's
-						}
-						if refs[kind] == nil {
-							refs[kind] = &Series{Name: ours.Name + ", " + kind, Kind: kind, Hue: ours.Hue}
-						}
-						refs[kind].Data = append(refs[kind].Data, Datum{X: x.at, Y: v})
-					}
-				}
-				if len(ours.Data) == 0 {
+				l := line{source: &g.sources[i], metric: m, of: name, rest: rest, over: over}
+				ours := l.ours(f, xs)
+				if len(ours) == 0 {
 					continue
 				}
-				p.Series = append(p.Series, ours)
-				for _, kind := range slices.Sorted(maps.Keys(refs)) {
-					theirs = append(theirs, *refs[kind])
+				series := Series{Name: g.seriesName(i, len(of) > 1, name, rest), Hue: len(p.Series), Data: ours}
+				p.Series = append(p.Series, series)
+				if i == 0 || len(g.sources[i].fixed) > 0 { // else they are drawn with the first source's
+					theirs = append(theirs, l.theirs(f, xs, series)...)
 				}
 			}
 		}
@@ -156,13 +136,61 @@ func (g *group) plot(f result.Figure) Plot {
 	return p
 }
 
+// line is what one series of a plot shows: a metric of one source, at points that differ in the variable over.
+type line struct {
+	source *source
+	metric result.Metric
+	of     string
+	rest   result.Point // of the variables that neither the figure's at nor over settles
+	over   string
+}
+
+func (l *line) point(f result.Figure, x tick) result.Point {
+	point := maps.Clone(l.rest)
+	maps.Copy(point, f.At)
+	if l.over != "" {
+		point[l.over] = x.value
+	}
+	return point
+}
+
+// ours returns what was measured.
+func (l *line) ours(f result.Figure, xs []tick) []Datum {
+	data := []Datum{}
+	for _, x := range xs {
+		if d, ok := l.source.datum(l.metric, l.of, l.point(f, x), f.Kind); ok {
+			d.X = x.at
+			data = append(data, d)
+		}
+	}
+	return data
+}
+
+// theirs returns a series for each kind of values that the scenario expects, in the colour of ours.
+func (l *line) theirs(f result.Figure, xs []tick, ours Series) []Series {
+	byKind := map[string]*Series{}
+	for _, x := range xs {
+		for kind, v := range l.source.expected(l.metric, l.of, l.point(f, x)) {
+			if byKind[kind] == nil {
+				byKind[kind] = &Series{Name: ours.Name + ", " + kind, Kind: kind, Hue: ours.Hue}
+			}
+			byKind[kind].Data = append(byKind[kind].Data, Datum{X: x.at, Y: v})
+		}
+	}
+	var all []Series
+	for _, kind := range slices.Sorted(maps.Keys(byKind)) {
+		all = append(all, *byKind[kind])
+	}
+	return all
+}
+
 type tick struct {
 	value string
 	at    float64
 }
 
-// scale places the axis' values: at what they are where all are numbers and lines are to be drawn, else
-// side by side.
+// scale returns where the axis' values are along x: lines have numbers where they belong; everything else is
+// side by side, under its name.
 func (g *group) scale(p *Plot, over string) []tick {
 	values := []string{""}
 	if i := slices.IndexFunc(g.axes, func(a result.Axis) bool { return a.Name == over }); i >= 0 {
@@ -184,7 +212,7 @@ func (g *group) scale(p *Plot, over string) []tick {
 	return ticks
 }
 
-// others lists the combinations of the axes that neither at nor over settles.
+// others returns the combinations of values of the axes that neither at nor over settles.
 func (g *group) others(at result.Point, over string) []result.Point {
 	combinations := []result.Point{{}}
 	for _, axis := range g.axes {
@@ -204,6 +232,7 @@ func (g *group) others(at result.Point, over string) []result.Point {
 	return combinations
 }
 
+// seriesName returns a name that tells a series from the others of its plot.
 func (g *group) seriesName(source int, several bool, of string, rest result.Point) string {
 	var parts []string
 	for _, axis := range g.axes {
@@ -223,7 +252,8 @@ func (g *group) seriesName(source int, several bool, of string, rest result.Poin
 	return strings.Trim(strings.Join(parts, ", "), " ")
 }
 
-// datum is what the figure shows at a point: a box is over every user of every repeat.
+// datum returns what a plot shows at a point: a mean over repeats, or a box of all users of all repeats. It is
+// false if nothing was measured there.
 func (s *source) datum(m result.Metric, of string, point result.Point, kind string) (Datum, bool) {
 	if kind == result.Box {
 		var values []float64
@@ -240,7 +270,7 @@ func (s *source) datum(m result.Metric, of string, point result.Point, kind stri
 	return Datum{Y: e.Mean, Low: e.Low, High: e.High}, e.N > 0
 }
 
-// expected are the scenario's values at a point, by their kind.
+// expected returns the scenario's values at a point, by their kind.
 func (s *source) expected(m result.Metric, of string, point result.Point) map[string]float64 {
 	found := map[string]float64{}
 	full := maps.Clone(point)
@@ -253,7 +283,7 @@ func (s *source) expected(m result.Metric, of string, point result.Point) map[st
 	return found
 }
 
-// traces draws the first repeat at each point: a line for each subflow of each class' first user.
+// traces returns a plot of the first repeat at each point, with a line for each subflow of each class' first user.
 func (g *group) traces(f result.Figure) ([]Plot, error) {
 	var plots []Plot
 	for i := range g.sources {
@@ -289,68 +319,78 @@ var traceLabels = map[string]string{
 	"rate": "acknowledged per second, Mbit/s",
 }
 
+// trace returns the plot of one run.
 func (s *source) trace(f result.Figure, run *result.Run) (Plot, error) {
 	p := Plot{Title: f.Title, Source: f.Source, Kind: f.Kind, X: "time, s", Y: traceLabels[f.Metric]}
 	type key struct {
 		class   string
 		subflow int
 	}
-	lines := map[key][]Datum{}
-	names := map[key]string{}
-	before := map[key]result.Sample{}
-	err := result.ReadSamples(filepath.Join(s.folder, run.Samples), func(sample result.Sample) {
+	lines := map[key]*traced{}
+	err := run.ReadSamples(func(sample result.Sample) {
 		if sample.User != 0 || f.Of != "" && f.Of != sample.Class {
 			return
 		}
 		k := key{sample.Class, sample.Subflow}
-		d := Datum{X: sample.Time}
-		switch f.Metric {
-		case "cwnd":
-			d.Y = float64(sample.Cwnd)
-		case "sequence":
-			d.Y = float64(sample.Bytes) / 1e6
-		case "srtt":
-			d.Y = sample.SRTT
-		case "rate":
-			last, ok := before[k]
-			if ok && sample.Time-last.Time < 1 {
-				return
-			}
-			before[k] = sample
-			if !ok || sample.Bytes < last.Bytes {
-				return
-			}
-			d.Y = float64(sample.Bytes-last.Bytes) * 8 / 1e6 / (sample.Time - last.Time)
+		if lines[k] == nil {
+			lines[k] = &traced{metric: f.Metric, name: sample.Class + ", " + sample.Interface}
 		}
-		if names[k] == "" {
-			names[k] = sample.Class + ", " + sample.Interface
-		}
-		lines[k] = append(lines[k], d)
+		lines[k].add(sample)
 	})
 	if err != nil {
 		return p, err
 	}
 	for _, class := range run.Classes {
 		for _, k := range slices.SortedFunc(maps.Keys(lines), func(a, b key) int { return a.subflow - b.subflow }) {
-			if k.class != class.Name {
+			if k.class != class.Name || len(lines[k].data) == 0 {
 				continue
 			}
-			name := names[k]
+			name := lines[k].name
 			for _, o := range p.Series {
 				if o.Name == name {
 					name = fmt.Sprintf("%s, subflow %d", name, k.subflow)
 				}
 			}
-			p.Series = append(p.Series, Series{Name: name, Hue: len(p.Series), Data: []Datum{}, Trace: thin(lines[k])})
+			p.Series = append(p.Series, Series{Name: name, Hue: len(p.Series), Data: []Datum{}, Trace: thin(lines[k].data)})
 		}
 	}
 	return p, nil
 }
 
-// spans is how many pieces of a trace are told apart in a plot.
+// traced is a subflow's metric over time.
+type traced struct {
+	metric, name string
+	data         []Datum
+	last         *result.Sample // from which the present rate is counted
+}
+
+func (t *traced) add(s result.Sample) {
+	d := Datum{X: s.Time}
+	switch t.metric {
+	case "cwnd":
+		d.Y = float64(s.Cwnd)
+	case "sequence":
+		d.Y = float64(s.Bytes) / 1e6
+	case "srtt":
+		d.Y = s.SRTT
+	case "rate":
+		last := t.last
+		if last != nil && s.Time-last.Time < 1 {
+			return
+		}
+		t.last = &s
+		if last == nil || s.Bytes < last.Bytes {
+			return
+		}
+		d.Y = float64(s.Bytes-last.Bytes) * 8 / 1e6 / (s.Time - last.Time)
+	}
+	t.data = append(t.data, d)
+}
+
+// spans is how many stretches of time are told apart in a trace.
 const spans = 250
 
-// thin keeps the lowest and the highest of each span of time, so that peaks stay.
+// thin keeps the lowest and the highest point of each stretch of time, so that peaks stay.
 func thin(data []Datum) Trace {
 	if len(data) <= 2*spans {
 		return data

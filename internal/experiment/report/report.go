@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package report makes tables, plots and judged claims of experiments' results. A Report holds all that is
-// shown, as data; the text, HTML, Markdown and SVG are drawn from it alone.
+// Package report makes tables and plots of experiments' results, and judges claims by them. A Report has all that
+// is shown as data: text, HTML, Markdown and SVG are made from it alone.
 package report
 
 import (
 	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -18,27 +17,28 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mpcc/mpcc/internal/atomicfile"
 	"github.com/mpcc/mpcc/internal/experiment/result"
 )
 
-// Format and Version mark a Report's JSON.
+// What marks a Report's JSON.
 const (
-	Format  = "mpcc report"
-	Version = 1
+	format  = "mpcc report"
+	version = 1
 )
 
-// Report is what several run folders show.
+// Report is what one or several run folders show.
 type Report struct {
 	Format      string       `json:"format"`
 	Version     int          `json:"version"`
 	Experiments []Experiment `json:"experiments"`
 }
 
-// Experiment is a scenario that was run once or, to compare, several times.
+// Experiment is a scenario with the runs of it that are compared.
 type Experiment struct {
 	Scenario result.Scenario `json:"scenario"` // of the first run
 	Runs     []RunInfo       `json:"runs"`     // one per folder, in the order given
-	Axes     []string        `json:"axes"`     // of the rows' points
+	Axes     []string        `json:"axes"`     // names of the axes in the rows' points
 	Rows     []Row           `json:"rows"`
 	Claims   []Verdict       `json:"claims"`
 	Plots    []Plot          `json:"plots"`
@@ -53,14 +53,14 @@ type RunInfo struct {
 	Started  time.Time `json:"started"`
 	Seed     uint64    `json:"seed"`
 	Quick    bool      `json:"quick"`
-	Repeats  int       `json:"repeats"`      // at the point with the fewest
-	Most     int       `json:"most_repeats"` // at that with the most
+	Repeats  int       `json:"repeats"`      // at the point that has the fewest
+	Most     int       `json:"most_repeats"` // at the point that has the most
 	Measured float64   `json:"measured_seconds"`
 	Links    Links     `json:"links"`
 	Warnings []string  `json:"warnings"`
 }
 
-// Links is how far the measured links were from what was asked, at worst; null where nothing was asked.
+// Links is how far the measured links were from what was asked for, at worst; null if nothing was asked for.
 type Links struct {
 	Count int      `json:"count"`
 	Rate  *float64 `json:"rate_relative"`
@@ -75,8 +75,8 @@ type Row struct {
 	Unit   string       `json:"unit"`
 	Source string       `json:"source,omitempty"` // of an energy: model or rapl
 	Point  result.Point `json:"point"`
-	Main   bool         `json:"main"` // the scenario speaks of it
-	// Ours has one entry per run, with n = 0 where the run did not measure it.
+	Main   bool         `json:"main"` // the scenario has values, claims or figures of it
+	// Ours has one entry per run, with n = 0 if the run did not measure it.
 	Ours   []Estimate  `json:"ours"`
 	Theirs []Reference `json:"theirs"`
 }
@@ -86,17 +86,17 @@ type Reference struct {
 	Kind       string    `json:"kind"` // published, theory, optimum
 	Value      float64   `json:"value"`
 	Source     string    `json:"source"`
-	Difference []float64 `json:"difference"` // of our means, relative to it, one per run that measured it
+	Difference []float64 `json:"difference"` // ours/value - 1, one per run that measured it
 }
 
-// Load reads run folders and reports on them: those of one scenario are compared.
+// Load reads run folders and returns a report that compares those of one scenario.
 func Load(folders ...string) (*Report, error) { return gather(folders, false) }
 
-// Join is Load, but folders of one scenario are pieces of one run: they have other points, or further repeats.
+// Join is Load, but the folders of one scenario count as one: they have other points, or further repeats.
 func Join(folders ...string) (*Report, error) { return gather(folders, true) }
 
 func gather(folders []string, join bool) (*Report, error) {
-	report := &Report{Format: Format, Version: Version, Experiments: []Experiment{}}
+	report := &Report{Format: format, Version: version, Experiments: []Experiment{}}
 	var groups []*group
 	for _, folder := range folders {
 		r, err := result.Read(folder)
@@ -124,7 +124,7 @@ func gather(folders []string, join bool) (*Report, error) {
 	return report, nil
 }
 
-// Read reads a Report's JSON back.
+// Read returns the Report whose JSON is in a file.
 func Read(path string) (*Report, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -134,14 +134,14 @@ func Read(path string) (*Report, error) {
 	if err := json.Unmarshal(text, &r); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	if r.Format != Format || r.Version != Version {
+	if r.Format != format || r.Version != version {
 		return nil, fmt.Errorf("%s: its format is %q version %d, not %q version %d: write it again with mpcc report -j",
-			path, r.Format, r.Version, Format, Version)
+			path, r.Format, r.Version, format, version)
 	}
 	return &r, nil
 }
 
-// group is the results of one scenario.
+// group has the results of one scenario.
 type group struct {
 	sources []source
 	axes    []result.Axis // of all sources
@@ -149,12 +149,12 @@ type group struct {
 
 type source struct {
 	*result.Result
-	folder string // "" when joined: its samples have whole paths
+	folder string // "" when joined
 	label  string
-	fixed  result.Point // axes that have one value in this source, and another in others
+	fixed  result.Point // its values of the axes that are compared: see align
 }
 
-// join makes one source of all. Runs of one point that several have become its further repeats.
+// join makes one source of all. Runs at a point that several sources have become further repeats.
 func (g *group) join() error {
 	whole := source{Result: new(result.Result)}
 	*whole.Result = *g.sources[0].Result
@@ -179,9 +179,6 @@ func (g *group) join() error {
 			seen[key] = s.folder
 			run.Repeat = repeats[point]
 			repeats[point]++
-			if run.Samples != "" {
-				run.Samples = filepath.Join(s.folder, run.Samples)
-			}
 			whole.Runs = append(whole.Runs, run)
 		}
 	}
@@ -211,8 +208,8 @@ func (g *group) experiment() (Experiment, error) {
 	return e, err
 }
 
-// align gathers the axes of all sources, and names the sources. An axis with one value in each source,
-// which differs between them, is what is compared: it goes from the points into the labels.
+// align gathers the axes of all sources, and labels the sources. An axis that has a single value in each source,
+// but not the same in all, is what is compared: its values are in the labels instead of in the points.
 func (g *group) align() {
 	g.axes = g.sweep()
 	compared := map[string]bool{}
@@ -246,7 +243,7 @@ func (g *group) align() {
 	g.axes = slices.DeleteFunc(g.axes, func(a result.Axis) bool { return compared[a.Name] })
 }
 
-// sweep has the axes of all sources, with all their values: numbers by size, words as they come.
+// sweep returns the axes of all sources, with all their values: numbers by size, words as they come.
 func (g *group) sweep() []result.Axis {
 	var axes []result.Axis
 	for _, s := range g.sources {
@@ -270,7 +267,7 @@ func (g *group) sweep() []result.Axis {
 	return axes
 }
 
-// numbersOf is what an axis' values are as numbers, and whether all are finite ones.
+// numbersOf returns an axis' values as numbers; false if not all of them are finite numbers.
 func numbersOf(values []string) (numbers map[string]float64, all bool) {
 	numbers = map[string]float64{}
 	for _, v := range values {
@@ -311,6 +308,7 @@ func (s *source) info() RunInfo {
 	return info
 }
 
+// worst keeps the larger of two differences between what was asked for and what was measured.
 func worst(kept **float64, asked, measured *float64, relative bool) {
 	if asked == nil || measured == nil {
 		return
@@ -324,7 +322,7 @@ func worst(kept **float64, asked, measured *float64, relative bool) {
 	}
 }
 
-// points lists those of the sweep that any source has, in the order of the axes.
+// points returns the points of the sweep that any source has, in the order of the axes.
 func (g *group) points() []result.Point {
 	var points []result.Point
 	for i := range g.sources {
@@ -346,7 +344,7 @@ func (g *group) points() []result.Point {
 	return points
 }
 
-// reduced is a point without the axes that the source's label names.
+// reduced returns a point without the axes that are in the source's label.
 func (s *source) reduced(p result.Point) result.Point {
 	q := result.Point{}
 	for axis, value := range p {
@@ -357,7 +355,7 @@ func (s *source) reduced(p result.Point) result.Point {
 	return q
 }
 
-// at lists the runs at a point, by repeat.
+// at returns the runs at a point, by repeat.
 func (s *source) at(point result.Point) []*result.Run {
 	var runs []*result.Run
 	for i := range s.Runs {
@@ -369,7 +367,7 @@ func (s *source) at(point result.Point) []*result.Run {
 	return runs
 }
 
-// figures gives the metric of each run at the point that has it.
+// figures returns the metric of each run at a point, without those that did not measure it.
 func (s *source) figures(m result.Metric, of string, point result.Point) []float64 {
 	var values []float64
 	for _, run := range s.at(point) {
@@ -380,7 +378,7 @@ func (s *source) figures(m result.Metric, of string, point result.Point) []float
 	return values
 }
 
-// mostLinks is how many links' losses are listed, where the scenario speaks of none.
+// mostLinks is how many links may be in a table of what the scenario does not mention; of more, none is.
 const mostLinks = 8
 
 func (g *group) rows() []Row {
@@ -411,7 +409,8 @@ func (g *group) rows() []Row {
 	return rows
 }
 
-// names lists what the metric is of, in any run; losses only of queues that lost.
+// names returns what the metric was measured of in any run. Links that the scenario does not mention are left out
+// if their value is 0.
 func (g *group) names(m result.Metric) []string {
 	var names []string
 	for _, s := range g.sources {
@@ -430,7 +429,7 @@ func (g *group) names(m result.Metric) []string {
 	return names
 }
 
-// mentioned says whether the scenario expects something of the metric.
+// mentioned says whether the scenario has a value, a claim or a figure of the metric.
 func (g *group) mentioned(m result.Metric, of string) bool {
 	is := func(sel result.Select) bool { return sel.Metric == m.Name && sel.Of == of }
 	drawn := func(f result.Figure) bool {
@@ -449,7 +448,7 @@ func (g *group) mentioned(m result.Metric, of string) bool {
 	return m.Name == "goodput" && of != ""
 }
 
-// refer adds the values that the scenarios give for the row, each kind once.
+// refer adds the values that the scenario gives for the row, each once.
 func (g *group) refer(row *Row) {
 	for i := range g.sources {
 		s := &g.sources[i]
@@ -473,28 +472,44 @@ func (g *group) refer(row *Row) {
 	}
 }
 
-// Save writes report.html and the plots, as SVG, into a folder.
+// Save writes report.html and the plots, as SVG, into a run folder, and nothing outside it.
 func (r *Report) Save(folder string) error {
-	errs := []error{r.SaveHTML(filepath.Join(folder, "report.html"))}
+	root, err := os.OpenRoot(folder)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	page, err := r.page()
+	if err != nil {
+		return err
+	}
+	if err := atomicfile.WriteIn(root, "report.html", page, 0o644); err != nil {
+		return err
+	}
 	for _, e := range r.Experiments {
 		for i := range e.Plots {
 			svg, err := e.Plots[i].SVG()
-			errs = append(errs, err, result.WriteFile(filepath.Join(folder, e.Plots[i].File(i)), svg))
+			if err != nil {
+				return err
+			}
+			if err := atomicfile.WriteIn(root, e.Plots[i].File(i), svg, 0o644); err != nil {
+				return err
+			}
 		}
 	}
-	return errors.Join(errs...)
+	return nil
 }
 
 // SaveHTML writes the page to a file.
 func (r *Report) SaveHTML(path string) error {
-	page, err := r.HTML()
+	page, err := r.page()
 	if err != nil {
 		return err
 	}
-	return result.WriteFile(path, page)
+	return atomicfile.Write(path, page, 0o644)
 }
 
-// File names a plot's file after its place and title.
+// File returns the name of a plot's file, made of its index and its title.
 func (p *Plot) File(index int) string {
 	name := strings.Join(strings.FieldsFunc(strings.ToLower(p.Title), func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < '0' || r > '9')

@@ -551,7 +551,7 @@ func TestHTML(t *testing.T) {
 	f := scenarioC()
 	f.name = `<script>alert("&")</script>`
 	r := load(t, f)
-	page, err := r.HTML()
+	page, err := r.page()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -602,7 +602,7 @@ func TestQuickIsSaid(t *testing.T) {
 	r := load(t, scenarioC())
 	e := &r.Experiments[0]
 	e.Runs[0].Quick = true
-	page, err := r.HTML()
+	page, err := r.page()
 	if err != nil {
 		t.Fatal(err)
 	}

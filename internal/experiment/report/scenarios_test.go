@@ -13,7 +13,8 @@ import (
 	"github.com/mpcc/mpcc/internal/experiment/scenario"
 )
 
-// madeUp are results in the shape that the runner gives a scenario's, with two repeats of the first users.
+// madeUp returns a folder with made-up results of a scenario, in the shape that a run gives them: two repeats, of
+// the first users of each class.
 func madeUp(t *testing.T, name string) string {
 	t.Helper()
 	file, err := scenario.Load(name)
@@ -87,8 +88,8 @@ func trace(t *testing.T, folder *result.Folder, run *result.Run, index int) {
 	}
 }
 
-// Of every scenario that mpcc brings, a whole run can be judged and drawn: each claim, figure and value
-// finds what it speaks of.
+// Of every scenario that mpcc brings, a whole run can be judged and drawn: what its claims, figures and values
+// speak of is measured.
 func TestScenariosAreReported(t *testing.T) {
 	for _, name := range scenario.Names() {
 		t.Run(name, func(t *testing.T) {
@@ -96,7 +97,7 @@ func TestScenariosAreReported(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := r.HTML(); err != nil {
+			if _, err := r.page(); err != nil {
 				t.Error(err)
 			}
 			file, err := scenario.Load(name)

@@ -36,7 +36,7 @@ func estimate(values []float64) Estimate {
 	return e
 }
 
-// half is half the interval's width; 0 without one.
+// half returns half the interval's width; 0 if there is none.
 func (e Estimate) half() float64 {
 	if e.High == nil {
 		return 0
@@ -44,8 +44,8 @@ func (e Estimate) half() float64 {
 	return *e.High - e.Mean
 }
 
-// Boxed is what a box plot shows: quartiles, whiskers to the furthest values within 1.5 times the
-// interquartile range of the box, and what lies beyond them.
+// Boxed is what a box plot shows: quartiles, whiskers that reach to the furthest values within 1.5 times the
+// interquartile range of the box, and what is beyond them.
 type Boxed struct {
 	N        int       `json:"n"`
 	Low      float64   `json:"low"`
@@ -56,7 +56,7 @@ type Boxed struct {
 	Outliers []float64 `json:"outliers"`
 }
 
-// boxed needs at least one value.
+// boxed returns the box of at least one value.
 func boxed(values []float64) Boxed {
 	v := slices.Sorted(slices.Values(values))
 	b := Boxed{N: len(v), Q1: quantile(v, .25), Median: quantile(v, .5), Q3: quantile(v, .75), Outliers: []float64{}}
@@ -72,8 +72,8 @@ func boxed(values []float64) Boxed {
 	return b
 }
 
-// quantile interpolates between order statistics as R's type 7 does, the default of R, NumPy and
-// spreadsheets; gonum has it not. sorted has at least one value.
+// quantile interpolates between order statistics by R's type 7, the default of R, NumPy and spreadsheets, which
+// gonum lacks. sorted has at least one value.
 func quantile(sorted []float64, p float64) float64 {
 	at := p * float64(len(sorted)-1)
 	i := int(at)

@@ -28,7 +28,7 @@ const (
 	plotHeight = 380
 )
 
-// A tone is a colour on a light and on a dark page.
+// A tone is a colour as it is on a light and on a dark page.
 type tone struct{ light, dark uint32 }
 
 var (
@@ -49,7 +49,8 @@ func (t tone) color() color.Color {
 
 func hue(i int) color.Color { return hues[i%len(hues)].color() }
 
-// darkRules repaint what the drawing paints light. The canvas writes colours into style attributes.
+// darkRules returns CSS that replaces the light colours, which the canvas writes into style attributes, by the
+// dark ones.
 func darkRules() string {
 	var css strings.Builder
 	for _, t := range append([]tone{paper, ink, faint}, hues...) {
@@ -60,19 +61,45 @@ func darkRules() string {
 	return css.String()
 }
 
-// SVG draws the plot as a file of its own that suits light and dark pages.
+// SVG returns the plot as a file of its own, for light and dark pages.
 func (p *Plot) SVG() ([]byte, error) {
 	return p.svg("<style>@media (prefers-color-scheme: dark) {\n" + darkRules() + "}</style>\n")
 }
 
 func (p *Plot) svg(style string) ([]byte, error) {
-	face := font.Font{Typeface: "Liberation", Variant: "Sans"}
+	words := text.Style{
+		Color: ink.color(), Font: font.From(font.Font{Typeface: "Liberation", Variant: "Sans"}, 12), Handler: plot.DefaultTextHandler,
+	}
+	drawing := p.axes(words)
+	slots := p.slots()
+	for _, s := range p.Series {
+		drawing.Add(&mark{Series: s, kind: p.Kind, slots: slots, slot: p.slot(s)})
+	}
+	p.fit(drawing)
+
+	canvas := vgsvg.NewWith(vgsvg.UseWH(plotWidth, plotHeight))
+	area := draw.New(canvas)
+	area.SetColor(paper.color())
+	area.Fill(area.Rectangle.Path())
+	area = draw.Crop(area, 10, -16, 8, -10)
+	area.Max.Y = p.legend(area, words)
+	drawing.Draw(area)
+
+	var out bytes.Buffer
+	if _, err := canvas.WriteTo(&out); err != nil {
+		return nil, err
+	}
+	return p.finish(out.String(), style)
+}
+
+// axes returns a drawing that has axes and grid only.
+func (p *Plot) axes(words text.Style) *plot.Plot {
 	drawing := plot.New()
 	drawing.BackgroundColor = nil
 	for _, s := range []*text.Style{
 		&drawing.X.Label.TextStyle, &drawing.Y.Label.TextStyle, &drawing.X.Tick.Label, &drawing.Y.Tick.Label,
 	} {
-		s.Color, s.Font = ink.color(), font.From(face, 12)
+		s.Color, s.Font = words.Color, words.Font
 	}
 	for _, axis := range []*plot.Axis{&drawing.X, &drawing.Y} {
 		axis.Color, axis.Tick.Color = ink.color(), ink.color()
@@ -85,11 +112,11 @@ func (p *Plot) svg(style string) ([]byte, error) {
 	grid.Vertical.Color = nil
 	grid.Horizontal.Color = faint.color()
 	drawing.Add(grid)
+	return drawing
+}
 
-	slots := p.slots()
-	for _, s := range p.Series {
-		drawing.Add(&mark{Series: s, kind: p.Kind, slots: slots, slot: p.slot(s)})
-	}
+// fit sets the ends of the axes and the ticks along x. All series have to be there.
+func (p *Plot) fit(drawing *plot.Plot) {
 	if p.Kind != result.Box {
 		drawing.Y.Min = 0
 	}
@@ -108,24 +135,10 @@ func (p *Plot) svg(style string) ([]byte, error) {
 		drawing.X.Min, drawing.X.Max = drawing.X.Min-pad, drawing.X.Max+pad
 		drawing.X.Tick.Marker = p.xTicks()
 	}
-
-	canvas := vgsvg.NewWith(vgsvg.UseWH(plotWidth, plotHeight))
-	area := draw.New(canvas)
-	area.SetColor(paper.color())
-	area.Fill(area.Rectangle.Path())
-	area = draw.Crop(area, 10, -16, 8, -10)
-	area.Max.Y = p.legend(area, text.Style{Color: ink.color(), Font: font.From(face, 12), Handler: plot.DefaultTextHandler})
-	drawing.Draw(area)
-
-	var out bytes.Buffer
-	if _, err := canvas.WriteTo(&out); err != nil {
-		return nil, err
-	}
-	return p.finish(out.String(), style)
 }
 
-// finish gives the drawing its title, a text in place of the picture, style, and fonts where there is no
-// Liberation.
+// finish adds a title, a description for those who cannot see the picture, the style, and fonts for where there is
+// no Liberation.
 func (p *Plot) finish(svg, style string) ([]byte, error) {
 	_, body, found := strings.Cut(svg, "<svg ")
 	_, body, closed := strings.Cut(body, ">")
@@ -137,12 +150,12 @@ func (p *Plot) finish(svg, style string) ([]byte, error) {
 	fmt.Fprintf(&out, `<svg xmlns="http://www.w3.org/2000/svg" width="%[1]d" height="%[2]d" viewBox="0 0 %[1]d %[2]d" role="img">
 <title>%[3]s</title>
 <desc>%[4]s</desc>
-%[5]s%[6]s`, plotWidth, plotHeight, html.EscapeString(p.Title), html.EscapeString(p.Describe()), style, strings.TrimLeft(body, "\n"))
+%[5]s%[6]s`, plotWidth, plotHeight, html.EscapeString(p.Title), html.EscapeString(p.describe()), style, strings.TrimLeft(body, "\n"))
 	return out.Bytes(), nil
 }
 
-// Describe says in words what the plot shows.
-func (p *Plot) Describe() string {
+// describe returns in words what the plot shows.
+func (p *Plot) describe() string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "%s over %s.", p.Y, p.X)
 	for _, s := range p.Series {
@@ -175,7 +188,7 @@ func (p *Plot) Describe() string {
 	return text.String()
 }
 
-// slots is how many bars or boxes stand side by side over a name.
+// slots returns how many bars or boxes stand side by side over a name.
 func (p *Plot) slots() int {
 	n := 0
 	for _, s := range p.Series {
@@ -184,8 +197,8 @@ func (p *Plot) slots() int {
 	return n
 }
 
-// slot is a series' place over a name: ours, then the published one, hue by hue. Other values are marked
-// where ours stands.
+// slot returns a series' place among those: hue by hue, ours and then the published one. Other values are marked
+// on ours.
 func (p *Plot) slot(s Series) int {
 	if p.Names == nil || p.Kind == result.Lines {
 		return 0
@@ -219,7 +232,7 @@ func (p *Plot) nameTicks(drawing *plot.Plot) {
 	}
 }
 
-// roundTicks marks some six round numbers.
+// roundTicks returns ticks at some six round numbers.
 func roundTicks(low, high float64) []plot.Tick {
 	step := math.Pow(10, math.Floor(math.Log10((high-low)/5)))
 	for _, times := range []float64{2, 2.5, 2} { // 2, 5, 10
@@ -236,7 +249,7 @@ func roundTicks(low, high float64) []plot.Tick {
 	return ticks
 }
 
-// xTicks are the places where there are values, as far as their names have room.
+// xTicks returns ticks where there are values or, if these are too close to each other, at round numbers.
 func (p *Plot) xTicks() plot.Ticker {
 	var at []float64
 	for _, s := range p.Series {
@@ -259,8 +272,8 @@ func (p *Plot) xTicks() plot.Ticker {
 	return ticks
 }
 
-// legend writes the series in rows at the top, each kind of the paper's values once, and returns where
-// they end.
+// legend writes the series in rows at the top, and each kind of values to compare with once. It returns where the
+// last row ends.
 func (p *Plot) legend(area draw.Canvas, style text.Style) vg.Length {
 	const thumb, gap, line = 22, 6, 17
 	x, y := area.Min.X, area.Max.Y
@@ -318,14 +331,14 @@ func (m *mark) line(width vg.Length) draw.LineStyle {
 	return s
 }
 
-// glyph tells series apart without their colour.
+// glyph returns a mark that tells series apart also without colour.
 func (m *mark) glyph() draw.GlyphStyle {
 	solid := []draw.GlyphDrawer{draw.CircleGlyph{}, polygon{4}, draw.PyramidGlyph{}, polygon{-4}, polygon{5}, polygon{3}, polygon{6}, draw.CrossGlyph{}}
 	g := draw.GlyphStyle{Color: m.color(), Radius: 3.5}
 	switch m.Kind {
 	case "":
 		i := max(m.Hue, 0)
-		g.Shape = solid[(i+i/len(hues))%len(solid)] // another one when hues come again
+		g.Shape = solid[(i+i/len(hues))%len(solid)] // another one when a hue comes again
 	case result.Published:
 		g.Shape = draw.RingGlyph{}
 	case result.Theory:
@@ -336,7 +349,7 @@ func (m *mark) glyph() draw.GlyphStyle {
 	return g
 }
 
-// polygon is regular and filled. Its top is a side, with negative n a corner.
+// polygon is a regular polygon, filled. Its top is a side or, if n is negative, a corner.
 type polygon struct{ n int }
 
 func (p polygon) DrawGlyph(c *draw.Canvas, s draw.GlyphStyle, at vg.Point) {
@@ -352,9 +365,9 @@ func (p polygon) DrawGlyph(c *draw.Canvas, s draw.GlyphStyle, at vg.Point) {
 	c.FillPolygon(s.Color, corners)
 }
 
-const slotted = .8 // of the distance between names is for bars and boxes
+const slotted = .8 // share of the distance between two names that bars and boxes take
 
-// x is where a datum stands, in the units of the axis.
+// x returns where a datum stands, in the units of the axis.
 func (m *mark) x(d Datum) float64 {
 	if m.slots == 0 {
 		return d.X
@@ -362,7 +375,7 @@ func (m *mark) x(d Datum) float64 {
 	return d.X + (float64(m.slot)-float64(m.slots-1)/2)*slotted/float64(m.slots)
 }
 
-// DataRange lets the axes hold all of the series.
+// DataRange returns what the axes have to reach (plot.DataRanger).
 func (m *mark) DataRange() (xmin, xmax, ymin, ymax float64) {
 	xmin, xmax, ymin, ymax = math.Inf(1), math.Inf(-1), math.Inf(1), math.Inf(-1)
 	include := func(y float64) { ymin, ymax = min(ymin, y), max(ymax, y) }
@@ -370,7 +383,7 @@ func (m *mark) DataRange() (xmin, xmax, ymin, ymax float64) {
 		xmin, xmax = min(xmin, d.X), max(xmax, d.X)
 		include(d.Y)
 		if d.Low != nil {
-			include(max(*d.Low, 0)) // no metric goes below; an interval of few repeats may
+			include(max(*d.Low, 0)) // no metric is negative, though the interval of few repeats may reach below
 			include(*d.High)
 		}
 		if d.Box != nil {
@@ -384,7 +397,7 @@ func (m *mark) DataRange() (xmin, xmax, ymin, ymax float64) {
 	return
 }
 
-// Plot draws the series.
+// Plot draws the series (plot.Plotter).
 func (m *mark) Plot(c draw.Canvas, p *plot.Plot) {
 	toX, toY := p.Transforms(&c)
 	half := vg.Length(0)
@@ -421,7 +434,7 @@ func (m *mark) Plot(c draw.Canvas, p *plot.Plot) {
 	}
 }
 
-// outlined lays paper below a glyph that lies on a bar.
+// outlined draws a halo in the colour of the page below a glyph that lies on a bar, and returns the glyph.
 func (m *mark) outlined(c draw.Canvas, at vg.Point) draw.GlyphStyle {
 	g := m.glyph()
 	halo := g

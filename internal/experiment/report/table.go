@@ -16,7 +16,7 @@ import (
 	"github.com/mpcc/mpcc/internal/experiment/result"
 )
 
-// Table is cells to print, the same for text, HTML and Markdown.
+// Table is a table, the same for text, HTML and Markdown.
 type Table struct {
 	Caption string
 	Head    []string
@@ -25,13 +25,13 @@ type Table struct {
 	Words int
 }
 
-// Main holds the figures that the scenario speaks of.
+// Main returns the tables of what the scenario has values, claims or figures of.
 func (e *Experiment) Main() []Table { return e.tables(true) }
 
-// Rest holds what else was measured.
+// Rest returns the tables of what else was measured.
 func (e *Experiment) Rest() []Table { return e.tables(false) }
 
-// tables has one table for each metric.
+// tables returns one table for each metric.
 func (e *Experiment) tables(main bool) []Table {
 	var tables []Table
 	for _, m := range result.Metrics {
@@ -71,42 +71,46 @@ func (e *Experiment) table(m result.Metric, rows []Row) Table {
 		if slices.ContainsFunc(rows, func(r Row) bool { return r.theirs(kind) != nil }) {
 			kinds = append(kinds, kind)
 			t.Head = append(t.Head, kind)
-			if kind == result.Published && len(e.Runs) == 1 {
+			if e.differs(kind) {
 				t.Head = append(t.Head, "difference")
 			}
 		}
 	}
 	for _, r := range rows {
-		cells := []string{r.Of}
-		if r.Of == "" {
-			cells[0] = "all"
-		}
-		for _, axis := range e.Axes {
-			cells = append(cells, r.Point[axis])
-		}
-		for i, ours := range r.Ours {
-			cells = append(cells, ours.String())
-			if i > 0 {
-				cells = append(cells, against(ours, r.Ours[0]))
-			}
-		}
-		for _, kind := range kinds {
-			ref := r.theirs(kind)
-			value, difference := "-", "-"
-			if ref != nil {
-				value = strconv.FormatFloat(ref.Value, 'g', -1, 64)
-				if len(ref.Difference) > 0 {
-					difference = percent(ref.Difference[0])
-				}
-			}
-			cells = append(cells, value)
-			if kind == result.Published && len(e.Runs) == 1 {
-				cells = append(cells, difference)
-			}
-		}
-		t.Rows = append(t.Rows, cells)
+		t.Rows = append(t.Rows, e.cells(r, kinds))
 	}
 	return t
+}
+
+// differs says whether tables have a column with our difference from values of a kind.
+func (e *Experiment) differs(kind string) bool { return kind == result.Published && len(e.Runs) == 1 }
+
+// cells returns the cells of a row; kinds are those of the values to compare with that the table has.
+func (e *Experiment) cells(r Row, kinds []string) []string {
+	cells := []string{cmp.Or(r.Of, "all")}
+	for _, axis := range e.Axes {
+		cells = append(cells, r.Point[axis])
+	}
+	for i, ours := range r.Ours {
+		cells = append(cells, ours.String())
+		if i > 0 {
+			cells = append(cells, against(ours, r.Ours[0]))
+		}
+	}
+	for _, kind := range kinds {
+		value, difference := "-", "-"
+		if ref := r.theirs(kind); ref != nil {
+			value = strconv.FormatFloat(ref.Value, 'g', -1, 64)
+			if len(ref.Difference) > 0 {
+				difference = percent(ref.Difference[0])
+			}
+		}
+		cells = append(cells, value)
+		if e.differs(kind) {
+			cells = append(cells, difference)
+		}
+	}
+	return cells
 }
 
 func (r Row) theirs(kind string) *Reference {
@@ -117,6 +121,7 @@ func (r Row) theirs(kind string) *Reference {
 	return &r.Theirs[i]
 }
 
+// against returns how far a run is from the first one.
 func against(e, first Estimate) string {
 	if e.N == 0 || first.N == 0 || first.Mean == 0 {
 		return "-"
@@ -124,7 +129,7 @@ func against(e, first Estimate) string {
 	return percent(e.Mean/first.Mean - 1)
 }
 
-// ClaimTable shows each claim with every check of it.
+// ClaimTable returns the claims with all their checks.
 func (e *Experiment) ClaimTable() Table {
 	t := Table{Caption: "Claims", Head: []string{"claim", "source", "condition", "at"}}
 	if len(e.Runs) > 1 {
@@ -159,7 +164,7 @@ func (e *Experiment) ClaimTable() Table {
 	return t
 }
 
-// RunTable says how the figures came about.
+// RunTable returns how the results came about.
 func (e *Experiment) RunTable() Table {
 	t := Table{
 		Caption: "Runs", Words: 5,
@@ -168,7 +173,7 @@ func (e *Experiment) RunTable() Table {
 	for _, r := range e.Runs {
 		name := r.Label
 		if r.Quick {
-			name += " (quick: phases shortened)"
+			name += " (quick)"
 		}
 		t.Rows = append(t.Rows, []string{
 			name, r.Tool, r.Kernel, cmp.Or(r.Machine, "-"), r.Started.UTC().Format(time.DateTime) + " UTC", strconv.FormatUint(r.Seed, 10),
@@ -202,7 +207,7 @@ func (l Links) String() string {
 	return strings.Join(parts, ", ")
 }
 
-// Text writes what a terminal shows.
+// Text writes the report for a terminal.
 func (r *Report) Text(w io.Writer) error {
 	for i := range r.Experiments {
 		e := &r.Experiments[i]
@@ -220,7 +225,7 @@ func (r *Report) Text(w io.Writer) error {
 		}
 		tables := append([]Table{e.RunTable()}, e.Main()...)
 		if len(e.Claims) > 0 {
-			tables = append(tables, e.ClaimTable().without("condition")) // too wide
+			tables = append(tables, e.ClaimTable().without("condition")) // it would be too wide
 		}
 		for _, t := range tables {
 			if err := t.text(w); err != nil {
@@ -231,7 +236,7 @@ func (r *Report) Text(w io.Writer) error {
 	return nil
 }
 
-// without leaves a column out.
+// without returns the table without a column.
 func (t Table) without(name string) Table {
 	at := slices.Index(t.Head, name)
 	t.Head = slices.Delete(slices.Clone(t.Head), at, at+1)
@@ -266,7 +271,7 @@ func (e Estimate) String() string {
 	return strconv.FormatFloat(e.Mean, 'f', digits, 64) + " ± " + strconv.FormatFloat(e.half(), 'f', digits, 64)
 }
 
-// number writes three significant digits, and whole numbers whole.
+// number returns a number with three significant digits, or a whole one in full.
 func number(v float64) string {
 	if v == math.Trunc(v) && math.Abs(v) < 1e9 {
 		return strconv.FormatFloat(v, 'f', 0, 64)
@@ -281,7 +286,7 @@ func decimals(v float64) int {
 	return min(6, max(0, 2-int(math.Floor(math.Log10(math.Abs(v))))))
 }
 
-// percent writes a relative difference.
+// percent returns a relative difference in words.
 func percent(v float64) string {
 	if v = math.Round(100 * v); v == 0 {
 		return "0 %"

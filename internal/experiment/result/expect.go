@@ -10,24 +10,24 @@ import (
 	"strings"
 )
 
-// Expect is what a scenario says about its results. It is the same in YAML and JSON, so that a scenario
-// carries it and a run folder repeats it.
+// Expect is what a scenario says about its results. It has the same keys in a scenario's YAML and in the JSON of
+// a run folder, which repeats it.
 type Expect struct {
-	// Values to print beside ours.
+	// Values to print beside what was measured.
 	Values []Value `json:"values" yaml:"values,omitempty"`
-	// What the paper says, as conditions that can fail.
+	// What the paper says, as conditions on what was measured.
 	Claims []Claim `json:"claims" yaml:"claims,omitempty"`
 	// Plots to draw.
 	Figures []Figure `json:"figures" yaml:"figures,omitempty"`
 }
 
-// Select picks figures.
+// Select picks what was measured: a metric, of what, and where in the sweep.
 type Select struct {
 	// One of Metrics.
 	Metric string `json:"metric" yaml:"metric"`
-	// The class, link, class/interface or zone; a class' metric without it is of all users.
+	// The class, link, class/interface or zone. A metric of classes without it is of all users.
 	Of string `json:"of,omitempty" yaml:"of,omitempty"`
-	// The points of the sweep: those that have all of these values.
+	// Values of variables of the sweep: all points that have these. Without it all points.
 	At Point `json:"at,omitempty" yaml:"at,omitempty"`
 }
 
@@ -38,15 +38,15 @@ const (
 	Optimum   = "optimum"
 )
 
-// Value is a figure to print beside ours.
+// Value is a number to print beside what was measured.
 type Value struct {
 	Select `yaml:",inline"`
 	// published: measured by the paper; theory: the algorithm's fixed point; optimum: what no algorithm can
-	// pass.
+	// exceed.
 	Kind string `json:"kind" yaml:"kind" oneof:"published|theory|optimum"`
 	// In the metric's unit.
 	Value float64 `json:"value" yaml:"value"`
-	// Where it is from.
+	// Where it comes from.
 	Source string `json:"source" yaml:"source"`
 }
 
@@ -57,21 +57,21 @@ const (
 	Within = "within"
 )
 
-// Claim is what the paper says: the figure that Select picks, divided by the one that To picks where there
-// is one, is above or below Bound, or within Margin of it.
+// Claim is what the paper says: that what metric, of and at pick – divided by what to picks, if there is a to – is
+// above or below bound, or within margin of it.
 type Claim struct {
 	// The paper's words, in short.
 	Text string `json:"text" yaml:"text"`
 	// Where it says so.
 	Source string `json:"source" yaml:"source"`
 	Select `yaml:",inline"`
-	// What to divide by. A variable that its at leaves out is as in the claim's own.
+	// What to divide by. A variable that its at leaves out has the value of the claim's own at.
 	To *Select `json:"to,omitempty" yaml:"to,omitempty"`
 	// The condition.
 	Relation string `json:"is" yaml:"is" oneof:"above|below|within"`
-	// In the metric's unit; a plain number where there is a to.
+	// In the metric's unit; with to, a plain number.
 	Bound float64 `json:"bound" yaml:"bound"`
-	// Of within, to both sides of the bound.
+	// For within: how far from the bound, to either side.
 	Margin float64 `json:"margin,omitempty" yaml:"margin,omitempty"`
 }
 
@@ -83,21 +83,21 @@ const (
 	Lines  = "lines"
 )
 
-// Figure is a plot. Every variable that neither At fixes nor Over names gives a series, and so does every
-// class where Of is empty, save for totals: theirs are of all users. Traces are drawn for the first repeat
-// at each point that agrees with At, of each class' first user.
+// Figure is a plot. It has a series for each value of the variables that neither at nor over names and, without
+// of, for each class; totals without of are of all users. Traces are drawn of the first repeat at each point
+// that at picks, and of each class' first user.
 type Figure struct {
 	// What it shows.
 	Title string `json:"title" yaml:"title"`
-	// The paper's figure that it is like.
+	// The paper's figure that it repeats.
 	Source string `json:"source,omitempty" yaml:"source,omitempty"`
-	// bars: means with intervals, beside the published ones; lines: the same over a variable; box: quartiles
+	// bars: means with intervals, beside the published values; lines: the same over a variable; box: quartiles
 	// and outliers of all users of all repeats; traces: cwnd, sequence, srtt or rate over time.
 	Kind   string `json:"kind" yaml:"kind" oneof:"traces|box|bars|lines"`
 	Select `yaml:",inline"`
-	// The variable along x; without it the first one.
+	// The variable along the x axis; without it the first one.
 	Over string `json:"over,omitempty" yaml:"over,omitempty"`
-	// What to write along x, with the unit; without it the variable's name.
+	// The label of the x axis, with the unit; without it the variable's name.
 	X string `json:"x,omitempty" yaml:"x,omitempty"`
 }
 
@@ -105,8 +105,8 @@ type Figure struct {
 // and bytes acknowledged per second (Mbit/s).
 var TraceMetrics = []string{"cwnd", "sequence", "srtt", "rate"}
 
-// Check finds what no report can show: unknown metrics, kinds and relations. Whether classes, links and
-// axes exist is for the scenario to know.
+// Check returns an error for what no report can show: unknown metrics, kinds and relations. Whether the classes,
+// links and variables exist is for the scenario to check.
 func (e Expect) Check() error {
 	for i, v := range e.Values {
 		if err := cmp.Or(v.Select.check(), oneOf("kind", v.Kind, Published, Theory, Optimum)); err != nil {

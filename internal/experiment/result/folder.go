@@ -7,10 +7,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mpcc/mpcc/internal/atomicfile"
 )
 
 // File is the name of the results in a run folder.
@@ -18,10 +23,13 @@ const File = "results.json"
 
 const samplesFolder = "samples"
 
-// Folder is a run folder that is being written.
-type Folder struct{ Path string }
+// Folder is a run folder that is being written. Nothing is written outside it, whatever links are in it already.
+type Folder struct {
+	Path string
+	root *os.Root
+}
 
-// Create makes the folder, with those above it. A folder that holds results is left alone.
+// Create makes the folder, with those above it, and opens it for writing. It refuses one that holds results.
 func Create(path string) (*Folder, error) {
 	if _, err := os.Lstat(filepath.Join(path, File)); err == nil {
 		return nil, fmt.Errorf("%s holds results already: name another folder", path)
@@ -31,16 +39,31 @@ func Create(path string) (*Folder, error) {
 	if err := os.MkdirAll(path, 0o755); err != nil {
 		return nil, err
 	}
-	return &Folder{path}, nil
+	root, err := os.OpenRoot(path)
+	if err != nil {
+		return nil, err
+	}
+	return &Folder{path, root}, nil
 }
 
-// Samples opens the CSV of a run and names it in the run. index is the run's place in Result.Runs.
+// Close ends the writing, and removes the folder if it is empty.
+func (f *Folder) Close() error {
+	_ = f.root.Remove(samplesFolder) // both fail if there is something in it
+	_ = os.Remove(f.Path)
+	return f.root.Close()
+}
+
+// Samples makes the CSV of a run, and notes its name in the run. index is the run's place in Result.Runs.
 func (f *Folder) Samples(run *Run, index int) (*SampleWriter, error) {
-	if err := os.MkdirAll(filepath.Join(f.Path, samplesFolder), 0o755); err != nil {
+	if err := f.root.MkdirAll(samplesFolder, 0o755); err != nil {
 		return nil, err
 	}
 	run.Samples = filepath.Join(samplesFolder, fmt.Sprintf("%04d.csv", index))
-	return newSampleWriter(filepath.Join(f.Path, run.Samples))
+	file, err := f.root.Create(run.Samples)
+	if err != nil {
+		return nil, err
+	}
+	return newSampleWriter(file)
 }
 
 // Drop removes the samples of a run that failed.
@@ -48,20 +71,13 @@ func (f *Folder) Drop(run *Run) error {
 	if run.Samples == "" {
 		return nil
 	}
-	return os.Remove(filepath.Join(f.Path, run.Samples))
+	return f.root.Remove(run.Samples)
 }
 
-// RemoveEmpty removes the folder if nothing has come into it.
-func (f *Folder) RemoveEmpty() {
-	for _, folder := range []string{filepath.Join(f.Path, samplesFolder), f.Path} {
-		_ = os.Remove(folder) // fails if there is something in it
-	}
-}
-
-// Write writes results.json; until it is whole there is none, so a run that was killed leaves no half of it.
-// It sets Format and Version, and fills in each user's goodput and each run's measures.
+// Write writes results.json in one step, so that a run that was killed leaves no half of it. It fills in the
+// format and its version, each user's goodput and each run's measures.
 func (f *Folder) Write(r *Result) error {
-	r.Format, r.Version = Format, Version
+	r.Format, r.Version = format, version
 	var text bytes.Buffer
 	enc := json.NewEncoder(&text)
 	enc.SetIndent("", " ")
@@ -69,10 +85,10 @@ func (f *Folder) Write(r *Result) error {
 	if err := enc.Encode(r.whole()); err != nil {
 		return fmt.Errorf("%s: %w", File, err)
 	}
-	return WriteFile(filepath.Join(f.Path, File), text.Bytes())
+	return atomicfile.WriteIn(f.root, File, text.Bytes(), 0o644)
 }
 
-// whole is r with what is filled in, and its empty lists as lists, not nulls.
+// whole returns r with what Write fills in, and with empty lists in place of nil, which JSON would have as null.
 func (r *Result) whole() *Result {
 	c := *r
 	list(&c.Scenario.Notes)
@@ -114,31 +130,11 @@ func list[T any](s *[]T) {
 	}
 }
 
-// WriteFile replaces a file in one step.
-func WriteFile(path string, text []byte) (err error) {
-	t, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			t.Close()
-			os.Remove(t.Name())
-		}
-	}()
-	if _, err := t.Write(text); err != nil {
-		return err
-	}
-	if err := errors.Join(t.Chmod(0o644), t.Sync(), t.Close()); err != nil {
-		return err
-	}
-	return os.Rename(t.Name(), path)
-}
-
-// Read reads a run folder's results.json.
+// Read returns a run folder's results.json. Neither that nor the samples it names are read outside the folder,
+// whatever paths or links are in it.
 func Read(folder string) (*Result, error) {
 	path := filepath.Join(folder, File)
-	text, err := os.ReadFile(path)
+	file, err := open(folder, File)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		if _, err := os.Stat(folder); err != nil {
@@ -146,6 +142,11 @@ func Read(folder string) (*Result, error) {
 		}
 		return nil, fmt.Errorf("%s has no %s: name a folder of mpcc run that came to its end", folder, File)
 	case err != nil:
+		return nil, err
+	}
+	defer file.Close()
+	text, err := io.ReadAll(file)
+	if err != nil {
 		return nil, err
 	}
 	var r Result
@@ -157,11 +158,35 @@ func Read(folder string) (*Result, error) {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	switch {
-	case r.Format != Format:
-		return nil, fmt.Errorf("%s is not of mpcc run: its format is %q, not %q", path, r.Format, Format)
-	case r.Version != Version:
+	case r.Format != format:
+		return nil, fmt.Errorf("%s is not of mpcc run: its format is %q, not %q", path, r.Format, format)
+	case r.Version != version:
 		return nil, fmt.Errorf("%s has version %d; this mpcc reads version %d: read it with the mpcc that wrote it, %s",
-			path, r.Version, Version, r.Tool)
+			path, r.Version, version, r.Tool)
+	}
+	for i := range r.Runs {
+		r.Runs[i].folder = folder
 	}
 	return &r, nil
+}
+
+// open opens a file of a run folder, and nothing outside it: the folder may be anybody's, and mpcc run as root.
+func open(folder, name string) (*os.File, error) {
+	root, err := os.OpenRoot(folder)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	file, err := root.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0) // or it would wait for the writer of a pipe
+	var failed *fs.PathError
+	if errors.As(err, &failed) {
+		return nil, fmt.Errorf("%s: %s: %w", folder, name, failed.Err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if st, err := file.Stat(); err != nil || !st.Mode().IsRegular() {
+		return nil, errors.Join(fmt.Errorf("%s: %s is not a file", folder, name), file.Close())
+	}
+	return file, nil
 }

@@ -9,15 +9,15 @@ import (
 	"strings"
 )
 
-// Metric is a figure that a run gives, of a class unless Of says otherwise.
+// Metric is a quantity that can be read off a run, of a class unless Of says otherwise.
 type Metric struct {
 	Name   string
 	Title  string
 	Unit   string // "" for a plain number
 	Of     string // what Select.Of names: class, "class or nothing", link, "class/interface", zone
-	Source string // of an energy: model or rapl
-	Total  bool   // the users' sum; else their mean
-	// values gives one per user; a single one where users have none of their own.
+	Source string // of an energy: model or rapl; else ""
+	Total  bool   // its value is the users' sum; else their mean
+	// values returns one for each user; of what is not the users', a single one.
 	values func(r *Run, of string) []float64
 }
 
@@ -30,7 +30,7 @@ const (
 	OfZone      = "zone"
 )
 
-// Metrics lists them in the order of the report.
+// Metrics are all of them, in the order of the report.
 var Metrics = []Metric{
 	{Name: "goodput", Title: "goodput per user", Unit: "Mbit/s", Of: OfClasses, values: perUser(goodput)},
 	{Name: "total_goodput", Title: "goodput of all", Unit: "Mbit/s", Of: OfClasses, values: perUser(goodput), Total: true},
@@ -51,7 +51,7 @@ var Metrics = []Metric{
 	{Name: "rapl_power", Title: "power of the host", Unit: "W", Of: OfZone, Source: SourceRAPL, values: zonePower},
 }
 
-// FindMetric looks a name up; the error lists what there is.
+// FindMetric returns the metric of that name. The error lists all names.
 func FindMetric(name string) (Metric, error) {
 	i := slices.IndexFunc(Metrics, func(m Metric) bool { return m.Name == name })
 	if i < 0 {
@@ -64,10 +64,10 @@ func FindMetric(name string) (Metric, error) {
 	return Metrics[i], nil
 }
 
-// Values gives the metric of each user that has one, or a single one where it is not the users'.
+// Values returns the metric of each user that has one or, if it is not the users', a single value.
 func (m Metric) Values(r *Run, of string) []float64 { return m.values(r, of) }
 
-// Value is the run's figure: the users' mean, or sum. False where it was not measured.
+// Value returns the users' mean, or of a total their sum. It is false if nothing was measured.
 func (m Metric) Value(r *Run, of string) (float64, bool) {
 	values := m.values(r, of)
 	if len(values) == 0 {
@@ -83,7 +83,7 @@ func (m Metric) Value(r *Run, of string) (float64, bool) {
 	return sum / float64(len(values)), true
 }
 
-// Has lists what the metric can be of in a run, in the run's order.
+// Has returns what the metric was measured of in a run, in the run's order: classes, links, ….
 func (m Metric) Has(r *Run) []string {
 	var names []string
 	switch m.Of {
@@ -121,7 +121,7 @@ func (m Metric) Has(r *Run) []string {
 	return slices.DeleteFunc(names, func(of string) bool { return len(m.values(r, of)) == 0 })
 }
 
-// measures are the metrics that a run gives, but for the links': there are hundreds, each with its counts.
+// measures returns the metrics of a run, without those of links: there may be hundreds, each with its counts.
 func (r *Run) measures() []Measure {
 	all := []Measure{}
 	for _, m := range Metrics {
@@ -136,7 +136,7 @@ func (r *Run) measures() []Measure {
 	return all
 }
 
-// Agrees says whether p has all the values of part.
+// Agrees says whether p has all the values that part has.
 func (p Point) Agrees(part Point) bool {
 	for axis, value := range part {
 		if p[axis] != value {
@@ -146,8 +146,8 @@ func (p Point) Agrees(part Point) bool {
 	return true
 }
 
-// Jain is the fairness index (Σx)²/(n·Σx²), 1/n to 1; 1 for nothing, and where all are 0.
-func Jain(x []float64) float64 {
+// jain returns Jain's fairness index (Σx)²/(n·Σx²), from 1/n to 1. It is 1 for no values, and if all are 0.
+func jain(x []float64) float64 {
 	sum, squares := 0.0, 0.0
 	for _, v := range x {
 		sum += v
@@ -180,7 +180,7 @@ func perUser(of userMetric) func(*Run, string) []float64 {
 
 func goodput(_ *Run, u *User) (float64, bool) { return u.rate() / 1e6, u.Active > 0 }
 
-// rate is the goodput in bit/s.
+// rate returns the goodput in bit/s.
 func (u *User) rate() float64 {
 	if u.Active <= 0 {
 		return 0
@@ -188,7 +188,7 @@ func (u *User) rate() float64 {
 	return float64(u.Bytes) * 8 / u.Active
 }
 
-// completion is the mean over the user's files; false if any of them was not complete, because the mean of
+// completion returns the mean time of the user's files. It is false if any of them was not complete: the mean of
 // the others would flatter.
 func completion(_ *Run, u *User) (float64, bool) {
 	sum := 0.0
@@ -201,7 +201,7 @@ func completion(_ *Run, u *User) (float64, bool) {
 	return sum / float64(len(u.Transfers)), len(u.Transfers) > 0
 }
 
-// srtt weighs the subflows by what they carried.
+// srtt returns the mean of the subflows, weighed by what they carried.
 func srtt(_ *Run, u *User) (float64, bool) {
 	sum, bytes := 0.0, 0.0
 	for _, s := range u.Subflows {
@@ -261,10 +261,10 @@ func fairness(r *Run, class string) []float64 {
 	if len(rates) == 0 {
 		return nil
 	}
-	return []float64{Jain(rates)}
+	return []float64{jain(rates)}
 }
 
-// passed counts what came to the queue.
+// passed returns how many packets came to the queue.
 func (q Queue) passed() uint64 { return q.Sent + q.Dropped }
 
 func ofLink(r *Run, name string, count func(Queue) uint64) []float64 {

@@ -1,30 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package result is what an experiment leaves behind: a folder with results.json and samples as CSV.
-// docs/results-format.md describes both.
+// Package result reads and writes what mpcc run leaves behind: a folder with results.json, and samples as CSV.
+// docs/results-format.md describes both. It also has the metrics that can be read off the results, and what a
+// scenario expects of them.
 package result
 
 import "time"
 
-// Version is that of results.json. A reader refuses any other.
-const Version = 1
+// What marks results.json. A reader refuses any other.
+const (
+	format  = "mpcc results"
+	version = 1
+)
 
-// Format tells results.json from other JSON.
-const Format = "mpcc results"
-
-// Result is results.json. Units are in the keys; a null was not measured.
+// Result is results.json. Units are in the keys; what is null was not measured.
 type Result struct {
 	Format   string    `json:"format"`
 	Version  int       `json:"version"`
 	Tool     string    `json:"tool"`    // mpcc's version
 	Kernel   string    `json:"kernel"`  // release that ran it
-	Machine  string    `json:"machine"` // what is to be known of it, such as that it was emulated; "" for this one
+	Machine  string    `json:"machine"` // "" for the host itself, else what kind of virtual machine it was
 	Started  time.Time `json:"started"`
 	Seconds  float64   `json:"elapsed_seconds"`
-	Seed     uint64    `json:"seed"`  // the runs' seeds come from it
-	Quick    bool      `json:"quick"` // phases were shortened: good for a look, not for a figure
+	Seed     uint64    `json:"seed"`  // the runs' seeds are drawn from it
+	Quick    bool      `json:"quick"` // the short form was run: its numbers are not to be relied on
 	Scenario Scenario  `json:"scenario"`
-	Sweep    []Axis    `json:"sweep"`  // in the order of the report
+	Sweep    []Axis    `json:"sweep"`  // its variables, in the order of the report
 	Expect   Expect    `json:"expect"` // what the paper says
 	Runs     []Run     `json:"runs"`
 }
@@ -34,17 +35,17 @@ type Scenario struct {
 	Name   string   `json:"name"`
 	Title  string   `json:"title"`
 	Source string   `json:"source"` // the paper and where in it
-	Notes  []string `json:"notes"`  // what stands in for what the paper had, and other limits
-	YAML   string   `json:"yaml"`   // after what the command line changed
+	Notes  []string `json:"notes"`  // what is done otherwise than in the paper, and other limits
+	YAML   string   `json:"yaml"`   // the whole file, with what the command line changed
 }
 
-// Axis is one parameter that a sweep varies.
+// Axis is one variable of the sweep.
 type Axis struct {
 	Name   string   `json:"name"`
 	Values []string `json:"values"`
 }
 
-// Point is a place in the sweep: a value for each axis. In a Select it may leave axes out.
+// Point is a point of the sweep: a value for each variable. In a Select some may be left out.
 type Point map[string]string
 
 // Run is one repeat at one point.
@@ -56,13 +57,15 @@ type Run struct {
 	Measured float64   `json:"measured_seconds"`
 	Links    []Link    `json:"links"`
 	Classes  []Class   `json:"classes"`
-	RAPL     []Zone    `json:"rapl"`    // empty where the machine has none
-	Samples  string    `json:"samples"` // CSV in the folder, "" without samples
+	RAPL     []Zone    `json:"rapl"`    // empty if the machine has none
+	Samples  string    `json:"samples"` // the CSV's path in the folder; "" without samples
 	Warnings []string  `json:"warnings"`
-	Measures []Measure `json:"measures"` // the metrics of classes and zones; Folder.Write fills them in
+	Measures []Measure `json:"measures"` // the metrics, without those of links; Folder.Write fills them in
+
+	folder string // where Read found it
 }
 
-// Measure is one metric of a run.
+// Measure is the value of one metric.
 type Measure struct {
 	Metric string  `json:"metric"`
 	Of     string  `json:"of"`
@@ -73,16 +76,16 @@ type Measure struct {
 
 // Link is one direction of a link.
 type Link struct {
-	Name     string  `json:"name"` // as published and claimed values name it
+	Name     string  `json:"name"` // as the scenario has it; NAME-back for the way back
 	From     string  `json:"from"`
 	To       string  `json:"to"`
 	Asked    Quality `json:"asked"`
-	Measured Quality `json:"measured"` // before any traffic, to believe the rest
+	Measured Quality `json:"measured"` // before the users began
 	Qdisc    string  `json:"qdisc"`    // as tc shows it
 	Queue    Queue   `json:"queue"`    // during the measured phase
 }
 
-// Quality is what a link does to packets; null = not asked, or not measured.
+// Quality is what a link does to packets; null: not asked for, or not measured.
 type Quality struct {
 	Rate  *float64 `json:"rate_bps"`
 	Delay *float64 `json:"delay_ms"` // one way
@@ -93,42 +96,42 @@ type Quality struct {
 type Queue struct {
 	Sent    uint64 `json:"sent_packets"`
 	Dropped uint64 `json:"dropped_packets"`
-	Marked  uint64 `json:"marked_packets"` // by ECN
+	Marked  uint64 `json:"marked_packets"` // by ECN, instead of being dropped
 }
 
-// Class is users of a kind.
+// Class is a class of users.
 type Class struct {
 	Name      string `json:"name"`
 	Multipath bool   `json:"multipath"`
 	CC        string `json:"cc"`
-	Scheduler string `json:"scheduler"` // "" = the kernel's default
+	Scheduler string `json:"scheduler"` // "": the kernel's default
 	Users     []User `json:"users"`
 }
 
 // User is one user's traffic in the measured phase.
 type User struct {
-	Bytes      uint64     `json:"bytes"`          // of payload, at the receiver
-	Active     float64    `json:"active_seconds"` // in which there was something to transfer
-	Goodput    float64    `json:"goodput_bps"`    // bytes in the active time; Folder.Write fills it
+	Bytes      uint64     `json:"bytes"`          // of payload, that the receiver got
+	Active     float64    `json:"active_seconds"` // time in which there was something to transfer
+	Goodput    float64    `json:"goodput_bps"`    // bytes by active time; Folder.Write fills it in
 	Transfers  []Transfer `json:"transfers"`      // files, in the order of their start; empty for endless traffic
 	Subflows   []Subflow  `json:"subflows"`
-	OutOfOrder *uint64    `json:"out_of_order_packets"` // that waited in the receiver's out-of-order queue
+	OutOfOrder *uint64    `json:"out_of_order_packets"` // those that waited in the receiver's out-of-order queue of MPTCP
 	Received   *uint64    `json:"received_packets"`
-	Reinjected *uint64    `json:"reinjected_packets"` // sent again on another subflow
-	Energy     *Energy    `json:"energy"`             // null without a profile for the user's interfaces
+	Reinjected *uint64    `json:"reinjected_packets"` // those that were sent again on another subflow
+	Energy     *Energy    `json:"energy"`             // null if the user's interfaces have no profile
 }
 
 // Transfer is one file.
 type Transfer struct {
 	Start   float64  `json:"start_seconds"` // since the measured phase began
 	Bytes   uint64   `json:"bytes"`
-	Seconds *float64 `json:"completion_seconds"` // null: not complete when the run ended
+	Seconds *float64 `json:"completion_seconds"` // null: it was not complete when the run ended
 }
 
 // Subflow is what one subflow, or a plain TCP connection, did in the measured phase.
 type Subflow struct {
 	ID        int     `json:"id"`        // from 1, unique among the user's
-	Interface string  `json:"interface"` // the user's
+	Interface string  `json:"interface"` // on the user's side
 	Bytes     uint64  `json:"bytes_acked"`
 	Retrans   uint64  `json:"segments_retransmitted"`
 	Cwnd      float64 `json:"mean_cwnd_packets"`
@@ -137,7 +140,7 @@ type Subflow struct {
 
 // Where an energy comes from.
 const (
-	SourceModel = "model" // P = b·x + theta
+	SourceModel = "model" // P = b·x + θ of the interfaces' profiles
 	SourceRAPL  = "rapl"
 )
 
@@ -149,6 +152,6 @@ type Energy struct {
 
 // Zone is what one RAPL zone used in the measured phase. Zones contain each other: never add them.
 type Zone struct {
-	Name string `json:"name"` // package-0
+	Name string `json:"name"` // such as "intel-rapl:0 package-0"
 	Energy
 }

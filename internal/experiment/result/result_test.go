@@ -4,6 +4,8 @@ package result
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -13,6 +15,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"golang.org/x/sys/unix"
 )
 
 func of[T any](v T) *T { return &v }
@@ -64,7 +68,7 @@ func TestRoundTrip(t *testing.T) {
 		t.Error("no measures were filled in")
 	}
 	got.Runs[0].Measures = nil
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(Run{})); diff != "" {
 		t.Error(diff)
 	}
 	if entries, _ := os.ReadDir(folder.Path); len(entries) != 1 {
@@ -177,21 +181,21 @@ func TestJainBounds(t *testing.T) {
 			x[i] = rand.ExpFloat64()
 		}
 		low := 1 / float64(len(x))
-		if j := Jain(x); j < low-1e-12 || j > 1+1e-12 {
-			t.Fatalf("Jain(%v) = %v, not from %v to 1", x, j, low)
+		if j := jain(x); j < low-1e-12 || j > 1+1e-12 {
+			t.Fatalf("jain(%v) = %v, not from %v to 1", x, j, low)
 		}
 		scaled := make([]float64, len(x))
 		for i := range x {
 			scaled[i] = 1e6 * x[i]
 		}
-		if math.Abs(Jain(x)-Jain(scaled)) > 1e-9 {
-			t.Fatalf("Jain(%v) depends on the unit", x)
+		if math.Abs(jain(x)-jain(scaled)) > 1e-9 {
+			t.Fatalf("jain(%v) depends on the unit", x)
 		}
 	}
-	if j := Jain([]float64{5, 0, 0, 0}); math.Abs(j-0.25) > 1e-12 {
+	if j := jain([]float64{5, 0, 0, 0}); math.Abs(j-0.25) > 1e-12 {
 		t.Errorf("one of four has all: %v", j)
 	}
-	if j := Jain([]float64{0, 0}); j != 1 {
+	if j := jain([]float64{0, 0}); j != 1 {
 		t.Errorf("all have nothing: %v", j)
 	}
 }
@@ -215,6 +219,100 @@ func TestReadErrors(t *testing.T) {
 	said(t, err, "nowhere: no such folder")
 	_, err = Read(t.TempDir())
 	said(t, err, "has no results.json")
+}
+
+// A folder may be anybody's, and mpcc root: neither a name in it nor a link leads to a file outside.
+func TestNothingLeadsOut(t *testing.T) {
+	parent := t.TempDir()
+	secret := filepath.Join(parent, "secret")
+	write := func(path, text string) {
+		t.Helper()
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// What is outside is just what is looked for: if it were read there would be no error.
+	write(secret+"/0000.csv", strings.Join(sampleColumns, ",")+"\n")
+	results := func(samples string) string {
+		return fmt.Sprintf(`{"format": "mpcc results", "version": 1, "runs": [{"samples": %q}]}`, samples)
+	}
+	write(secret+"/"+File, results("0000.csv"))
+
+	for name, made := range map[string]func(dir string){
+		"a path with ..": func(dir string) { write(dir+"/"+File, results("../secret/0000.csv")) },
+		"a whole path":   func(dir string) { write(dir+"/"+File, results(secret+"/0000.csv")) },
+		"a link to a file": func(dir string) {
+			write(dir+"/"+File, results("0000.csv"))
+			link(t, "../secret/0000.csv", dir+"/0000.csv")
+		},
+		"a link to a folder": func(dir string) {
+			write(dir+"/"+File, results("samples/0000.csv"))
+			link(t, secret, dir+"/samples")
+		},
+		"a link to results": func(dir string) { link(t, secret+"/"+File, dir+"/"+File) },
+		"a pipe": func(dir string) {
+			if err := unix.Mkfifo(dir+"/"+File, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		dir := filepath.Join(parent, name)
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		made(dir)
+		r, err := Read(dir)
+		if err == nil {
+			err = r.Runs[0].ReadSamples(func(Sample) {})
+		}
+		said(t, err, dir+": ")
+	}
+}
+
+// A link that the user names is the user's own word; one in a folder that is written to is not.
+func TestLinksOfTheUser(t *testing.T) {
+	parent := t.TempDir()
+	real := filepath.Join(parent, "real")
+	folder, err := Create(real)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := Run{}
+	w, err := folder.Samples(&run, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(w.Close(), folder.Write(&Result{Runs: []Run{run}}), folder.Close()); err != nil {
+		t.Fatal(err)
+	}
+	link(t, real, filepath.Join(parent, "mine"))
+	r, err := Read(filepath.Join(parent, "mine"))
+	if err == nil {
+		err = r.Runs[0].ReadSamples(func(Sample) {})
+	}
+	if err != nil {
+		t.Error(err)
+	}
+
+	dir := filepath.Join(parent, "theirs")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	link(t, real, dir+"/"+samplesFolder)
+	if folder, err = Create(dir); err != nil {
+		t.Fatal(err)
+	}
+	defer folder.Close()
+	if _, err := folder.Samples(new(Run), 1); err == nil {
+		t.Error("samples were written through a link")
+	}
+}
+
+func link(t *testing.T, to, path string) {
+	t.Helper()
+	if err := os.Symlink(to, path); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func said(t *testing.T, err error, want string) {
@@ -248,9 +346,10 @@ func TestSamples(t *testing.T) {
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
+	run.folder = folder.Path
 	path := filepath.Join(folder.Path, run.Samples)
 	var got []Sample
-	if err := ReadSamples(path, func(s Sample) { got = append(got, s) }); err != nil {
+	if err := run.ReadSamples(func(s Sample) { got = append(got, s) }); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -269,6 +368,6 @@ func TestSamples(t *testing.T) {
 		if err := os.WriteFile(path, []byte(strings.Replace(string(text), c.old, c.new, 1)), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		said(t, ReadSamples(path, none), c.want)
+		said(t, run.ReadSamples(none), c.want)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 )
@@ -17,14 +18,14 @@ type Sample struct {
 	Time      float64 // seconds since the measured phase began; negative in the warm-up
 	Class     string
 	User      int // from 0, in its class
-	Subflow   int // Subflow.ID
+	Subflow   int // as Subflow.ID
 	Interface string
 	Cwnd      uint32  // packets
 	Ssthresh  *uint32 // packets; nil before the first loss
 	SRTT      float64 // ms
 	Rate      float64 // bit/s, the kernel's delivery rate
-	Bytes     uint64  // acknowledged since the subflow began: the sequence number
-	Retrans   uint64  // segments
+	Bytes     uint64  // acknowledged since the subflow began
+	Retrans   uint64  // segments, since the subflow began
 }
 
 var sampleColumns = []string{
@@ -38,11 +39,7 @@ type SampleWriter struct {
 	csv  *csv.Writer
 }
 
-func newSampleWriter(path string) (*SampleWriter, error) {
-	file, err := os.Create(path)
-	if err != nil {
-		return nil, err
-	}
+func newSampleWriter(file *os.File) (*SampleWriter, error) {
 	w := &SampleWriter{file, csv.NewWriter(file)}
 	return w, w.csv.Write(sampleColumns)
 }
@@ -66,13 +63,14 @@ func (w *SampleWriter) Close() error {
 	return errors.Join(w.csv.Error(), w.file.Close())
 }
 
-// ReadSamples calls each with the samples of a CSV, in their order.
-func ReadSamples(path string, each func(Sample)) error {
-	file, err := os.Open(path)
+// ReadSamples calls each with the samples of a run that Read returned, in their order.
+func (r *Run) ReadSamples(each func(Sample)) error {
+	file, err := open(r.folder, r.Samples)
 	if err != nil {
 		return err
 	}
 	defer file.Close()
+	path := filepath.Join(r.folder, r.Samples)
 	in := csv.NewReader(file)
 	in.ReuseRecord = true
 	header, err := in.Read()

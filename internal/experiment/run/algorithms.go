@@ -5,178 +5,183 @@ package run
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-
-	"golang.org/x/sys/unix"
+	"time"
 
 	"github.com/mpcc/mpcc/bpf/catalog"
-	"github.com/mpcc/mpcc/internal/experiment/result"
+	"github.com/mpcc/mpcc/internal/atomicfile"
+	"github.com/mpcc/mpcc/internal/lockfile"
 	"github.com/mpcc/mpcc/loader"
 )
 
-// stateDir has a file for each algorithm that a run has loaded, made before it
-// is loaded and removed after it is unloaded, and one for pieces. Every run that uses the algorithm
-// shares a lock on the file, which the kernel drops when a run dies: who can
-// lock it alone may unload it.
+// stateDir has the files named below, and one for each algorithm that a run has loaded: made before the
+// algorithm is loaded, and removed after it is unloaded. All runs that use the algorithm share a lock on its
+// file, which the kernel drops when a run dies. Whoever gets that lock alone may unload the algorithm.
 const stateDir = "/run/mpcc/run"
 
-// pins is where the loader pins everything.
-const pins = "/sys/fs/bpf/mpcc"
+const (
+	// guard is locked by whoever loads or unloads.
+	guard = "lock"
+	// fresh says that there were no pins of mpcc before the first run: the last one removes all of them.
+	fresh = "fresh"
+	// pieces holds what smallPieces was before. Runs share a lock on it, as with an algorithm's file.
+	pieces = "pieces"
+)
 
-// fresh is there when a run found nothing of mpcc's, so that nothing is to stay.
-const fresh = "fresh"
-
-// algorithms are those that a run has loaded, or found loaded by another run.
-type algorithms struct {
-	held map[string]*os.File // by id, and pieces
-}
-
-// pieces is the file that stands for smallPieces; it holds the value to give back.
-const pieces = "pieces"
-
-// smallPieces makes a kernel whose MPTCP hands 32 KB at a time to a subflow, some 20 packets, hand out 4 KB:
-// packet schedulers are made for packets. It belongs to all namespaces.
+// smallPieces is set to 1 while a run uses a packet scheduler. MPTCP then hands the subflow that the scheduler
+// chose 4 KB at a time instead of 32 KB, some 20 packets: schedulers are meant to choose for each packet. The
+// setting is one for all namespaces.
 const smallPieces = "/proc/sys/net/core/high_order_alloc_disable"
 
-// acquire loads what is not loaded yet. What the user has loaded is left as it
-// is, now and later.
-func acquire(ctx context.Context, entries []catalog.Entry) (_ *algorithms, err error) {
-	unlock, err := lockState()
+// pins is the folder in which the loader pins everything.
+const pins = "/sys/fs/bpf/mpcc"
+
+func statePath(file string) string { return filepath.Join(stateDir, file) }
+
+// stateFile returns the name of an algorithm's file in stateDir.
+func stateFile(e catalog.Entry) string { return strings.ReplaceAll(e.ID(), "/", "-") }
+
+// algorithms are those that a run uses and that it, or another run, has loaded.
+type algorithms struct {
+	held map[string]*lockfile.Lock // by file in stateDir
+}
+
+// acquire loads what is not loaded yet. What is loaded, but not by a run, is the user's: it is left as it is,
+// also by release.
+func acquire(ctx context.Context, entries []catalog.Entry) (*algorithms, error) {
+	unlock, err := lockState(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
-	if err := sweepAlgorithms(); err != nil {
+	if err := sweepAlgorithms(ctx); err != nil {
 		return nil, err
 	}
 	if _, err := os.Stat(pins); errors.Is(err, fs.ErrNotExist) {
-		if err := os.WriteFile(filepath.Join(stateDir, fresh), nil, 0o644); err != nil {
+		if err := os.WriteFile(statePath(fresh), nil, 0o644); err != nil {
 			return nil, err
 		}
 	}
-	a := &algorithms{held: map[string]*os.File{}}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, a.drop())
-		}
-	}()
+	a := &algorithms{held: map[string]*lockfile.Lock{}}
+	if err := a.load(ctx, entries); err != nil {
+		return nil, errors.Join(err, a.drop(context.WithoutCancel(ctx)))
+	}
+	return a, nil
+}
+
+func (a *algorithms) load(ctx context.Context, entries []catalog.Entry) error {
 	loaded, err := loader.Loaded()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	for _, e := range entries {
-		if a.held[e.ID()] != nil {
+		if a.held[stateFile(e)] != nil {
 			continue
 		}
-		path := statePath(e)
-		_, statErr := os.Stat(path)
-		if slices.ContainsFunc(loaded, func(l catalog.Entry) bool { return l.ID() == e.ID() }) && statErr != nil {
-			continue // the user's
+		_, byRun := os.Stat(statePath(stateFile(e)))
+		if slices.ContainsFunc(loaded, func(l catalog.Entry) bool { return l.ID() == e.ID() }) && byRun != nil {
+			continue // it is the user's
 		}
-		file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
-		if err != nil {
-			return nil, err
-		}
-		a.held[e.ID()] = file
-		if err := unix.Flock(int(file.Fd()), unix.LOCK_SH); err != nil {
-			return nil, fmt.Errorf("lock %s: %w", path, err)
+		if err := a.share(ctx, stateFile(e)); err != nil {
+			return err
 		}
 		if _, err := loader.Load(ctx, e, loader.Options{}); err != nil {
-			return nil, errors.Join(err, os.Remove(path))
+			return err
 		}
 	}
 	if slices.ContainsFunc(entries, func(e catalog.Entry) bool { return e.Kind == catalog.Sched }) {
-		err = a.cutSmall()
+		return a.cutSmall(ctx)
 	}
-	return a, err
+	return nil
 }
 
-// cutSmall sets smallPieces while a run lasts.
-func (a *algorithms) cutSmall() error {
-	path := filepath.Join(stateDir, pieces)
-	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+// share shares the lock on a file of stateDir, which it makes if need be, until drop.
+func (a *algorithms) share(ctx context.Context, file string) (err error) {
+	a.held[file], err = lockfile.Share(ctx, statePath(file))
+	if err != nil {
+		delete(a.held, file)
+	}
+	return err
+}
+
+// cutSmall sets smallPieces, and notes what it was.
+func (a *algorithms) cutSmall(ctx context.Context) error {
+	if _, err := os.Stat(statePath(pieces)); errors.Is(err, fs.ErrNotExist) {
 		before, err := os.ReadFile(smallPieces)
 		if err != nil {
 			return err
 		}
-		if err := result.WriteFile(path, before); err != nil {
+		if err := atomicfile.Write(statePath(pieces), before, 0o600); err != nil {
 			return err
 		}
 	}
-	file, err := os.OpenFile(path, os.O_RDWR, 0)
-	if err != nil {
+	if err := a.share(ctx, pieces); err != nil {
 		return err
-	}
-	a.held[pieces] = file
-	if err := unix.Flock(int(file.Fd()), unix.LOCK_SH); err != nil {
-		return fmt.Errorf("lock %s: %w", path, err)
 	}
 	return os.WriteFile(smallPieces, []byte("1"), 0)
 }
 
-// giveBackPieces gives smallPieces its value back when no run is left that set it.
-func giveBackPieces() error {
-	return ifUnused(filepath.Join(stateDir, pieces), func(file *os.File) error {
+// releaseWait is how long a run that was interrupted waits for another one that loads or unloads.
+const releaseWait = 3 * time.Second
+
+// release unloads what no other run uses. It does so after an interrupt too, but then does not wait long.
+func (a *algorithms) release(ctx context.Context) error {
+	if ctx.Err() != nil {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(context.WithoutCancel(ctx), releaseWait,
+			errors.New("mpcc run --clean unloads what this run had loaded"))
+		defer cancel()
+	}
+	unlock, err := lockState(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	return a.drop(ctx)
+}
+
+// drop is release for one who has the guard.
+func (a *algorithms) drop(ctx context.Context) (err error) {
+	for _, l := range a.held {
+		err = errors.Join(err, l.Unlock())
+	}
+	a.held = nil
+	return errors.Join(err, sweepAlgorithms(ctx))
+}
+
+// lockState takes the guard, so that no other run loads or unloads anything until unlock.
+func lockState(ctx context.Context) (unlock func(), err error) {
+	if err := os.MkdirAll(stateDir, 0o755); err != nil {
+		return nil, err
+	}
+	l, err := lockfile.Take(ctx, statePath(guard))
+	if err != nil {
+		return nil, err
+	}
+	return func() { _ = l.Unlock() }, nil
+}
+
+// sweepAlgorithms unloads what runs have loaded and no run uses any more, and sets back what they set.
+func sweepAlgorithms(ctx context.Context) error {
+	err := ifUnused(pieces, func(file *os.File) error {
 		before, err := io.ReadAll(file)
 		if err != nil {
 			return err
 		}
 		return os.WriteFile(smallPieces, before, 0)
 	})
-}
-
-func statePath(e catalog.Entry) string {
-	return filepath.Join(stateDir, strings.ReplaceAll(e.ID(), "/", "-"))
-}
-
-// release unloads what no other run uses.
-func (a *algorithms) release() error {
-	unlock, err := lockState()
 	if err != nil {
-		return err
-	}
-	defer unlock()
-	return a.drop()
-}
-
-func (a *algorithms) drop() error {
-	for _, file := range a.held {
-		file.Close()
-	}
-	a.held = nil
-	return sweepAlgorithms()
-}
-
-// lockState keeps other runs from loading and unloading meanwhile.
-func lockState() (unlock func(), err error) {
-	if err := os.MkdirAll(stateDir, 0o755); err != nil {
-		return nil, err
-	}
-	file, err := os.OpenFile(filepath.Join(stateDir, "lock"), os.O_CREATE|os.O_RDWR, 0o644)
-	if err != nil {
-		return nil, err
-	}
-	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX); err != nil {
-		return nil, errors.Join(fmt.Errorf("lock %s: %w", file.Name(), err), file.Close())
-	}
-	return func() { file.Close() }, nil
-}
-
-// sweepAlgorithms unloads what runs have loaded and none uses any more, and gives back what they set.
-func sweepAlgorithms() error {
-	if err := giveBackPieces(); err != nil {
 		return err
 	}
 	used := false
 	for _, e := range catalog.Entries {
-		err := ifUnused(statePath(e), func(*os.File) error {
-			if _, err := loader.Unload(context.Background(), e); err != nil && !errors.Is(err, loader.ErrNotLoaded) {
+		err := ifUnused(stateFile(e), func(*os.File) error {
+			if _, err := loader.Unload(ctx, e); err != nil && !errors.Is(err, loader.ErrNotLoaded) {
 				return err
 			}
 			return nil
@@ -184,12 +189,19 @@ func sweepAlgorithms() error {
 		if err != nil {
 			return err
 		}
-		if _, err := os.Stat(statePath(e)); err == nil {
+		if _, err := os.Stat(statePath(stateFile(e))); err == nil {
 			used = true
 		}
 	}
-	mark := filepath.Join(stateDir, fresh)
-	if _, err := os.Stat(mark); used || err != nil {
+	if used {
+		return nil
+	}
+	return sweepMaps(ctx)
+}
+
+// sweepMaps removes the pinned maps if there were none before the first run, and nothing is loaded.
+func sweepMaps(ctx context.Context) error {
+	if _, err := os.Stat(statePath(fresh)); err != nil {
 		return nil
 	}
 	loaded, err := loader.Loaded()
@@ -197,31 +209,25 @@ func sweepAlgorithms() error {
 		return err
 	}
 	if _, err := os.Stat(pins); err == nil && len(loaded) == 0 {
-		if _, err := loader.UnloadAll(context.Background()); err != nil { // the maps
+		if _, err := loader.UnloadAll(ctx); err != nil {
 			return err
 		}
 	}
-	return os.Remove(mark)
+	return os.Remove(statePath(fresh))
 }
 
-// ifUnused does what ends the use of a state file, and removes it, if no run holds it.
-func ifUnused(path string, end func(*os.File) error) error {
-	file, err := os.OpenFile(path, os.O_RDWR, 0)
-	if errors.Is(err, fs.ErrNotExist) {
+// ifUnused calls end with a file of stateDir and then removes it, if it is there and no run shares its lock.
+func ifUnused(file string, end func(*os.File) error) error {
+	l, err := lockfile.Try(statePath(file))
+	var used *lockfile.HeldError
+	if errors.Is(err, fs.ErrNotExist) || errors.As(err, &used) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	defer file.Close()
-	switch err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); {
-	case errors.Is(err, unix.EWOULDBLOCK):
-		return nil
-	case err != nil:
-		return fmt.Errorf("lock %s: %w", path, err)
+	if err := end(l.File()); err != nil {
+		return errors.Join(err, l.Unlock())
 	}
-	if err := end(file); err != nil {
-		return err
-	}
-	return os.Remove(path)
+	return l.Remove()
 }

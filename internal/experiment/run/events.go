@@ -11,7 +11,7 @@ import (
 	"github.com/mpcc/mpcc/internal/experiment/scenario"
 )
 
-// events are a run's changes of links, in the order of their time.
+// events are the changes of links that are still to come, in the order of their times.
 type events struct {
 	left  []scenario.Event
 	began time.Time
@@ -25,6 +25,7 @@ func (m *measurement) events() *events {
 	return e
 }
 
+// set sets the timer to the next change.
 func (e *events) set() {
 	e.timer.Stop()
 	if len(e.left) > 0 {
@@ -32,11 +33,12 @@ func (e *events) set() {
 	}
 }
 
+// next is ready when the next change is due.
 func (e *events) next() <-chan time.Time { return e.timer.C }
 
 func (e *events) stop() { e.timer.Stop() }
 
-// happen makes the next change.
+// happen makes the change that is due.
 func (e *events) happen(n *network) error {
 	event := e.left[0]
 	e.left = e.left[1:]

@@ -6,166 +6,161 @@ import (
 	"context"
 	"errors"
 	"net/netip"
-	"slices"
 	"time"
 
 	"github.com/mpcc/mpcc/internal/experiment/result"
-	"github.com/mpcc/mpcc/internal/experiment/scenario"
+	"github.com/mpcc/mpcc/internal/experiment/traffic"
 	"github.com/mpcc/mpcc/loader"
 	"github.com/mpcc/mpcc/pkg/telemetry"
 )
 
-// mapped is a user whose sockets another program has: what they do is in the
-// maps of the algorithms and in the counters of the host's interfaces, so that
-// such a user has his host for himself.
-type mapped struct {
-	netns string
-	live  []telemetry.Subflow
-	rows  map[netip.Addr]*mappedRow // by the user's address
-	ports []*port
-	read  time.Time // when the ports' counters were
+// mapReader reads the algorithms' maps, once for all mapObservers.
+type mapReader struct {
+	wanted bool // there are mapObservers
+	last   telemetry.Snapshot
 }
 
-// mappedRow sums up samples of the measured phase.
-type mappedRow struct {
-	cwnd, srtt float64
-	samples    int
-	retrans    uint64 // of connections that are over
-	last       map[uint64]uint64
+func (r *mapReader) read(ctx context.Context) error {
+	if !r.wanted {
+		return nil
+	}
+	r.last = telemetry.Snapshot{}
+	source, err := telemetry.Open()
+	if errors.Is(err, loader.ErrNotLoaded) {
+		return nil // the users run the kernel's own congestion control
+	}
+	if err != nil {
+		return err
+	}
+	defer source.Close()
+	r.last, err = source.Read(ctx)
+	return err
 }
 
-// port is an interface of the user's, and what came over it in his direction.
+// mapObserver observes a user whose sockets another program has. It finds the
+// subflows' state in the maps of the algorithms, and takes the counters of the
+// host's interfaces for the user's: such a user has the host to itself.
+type mapObserver struct {
+	maps       *mapReader
+	up         bool
+	netns      string               // of the user's host
+	interfaces map[netip.Addr]iface // of the user's host
+	live       []telemetry.Subflow  // the user's, at the last look
+	rows       map[netip.Addr]*mapRow
+	ports      []*port
+	looked     time.Time
+	begun      bool // the measured phase has
+}
+
+// mapRow sums up, over the measured phase, the samples of subflows with one of the user's addresses.
+type mapRow struct {
+	means
+	retrans uint64
+	last    map[uint64]uint64 // retransmissions at the last sample, by the subflow's id in the maps
+}
+
+// port is an interface of the user's host; its meter counts what came over it in the user's direction.
 type port struct {
 	meter
 	address
-	last uint64
+	last uint64 // bytes, at the last look
 }
 
-func newMapped(n *network, host scenario.Name, class *scenario.User) (*mapped, error) {
-	if class.Count > 1 {
-		return nil, errors.New(class.Kind + " users have a host for themselves: give the class count 1, and its host a count")
+// observe returns the observer of a user. The class must have one user only: its host is the user's alone.
+func (r *mapReader) observe(n *network, u *user) (*mapObserver, error) {
+	if u.class.Count > 1 {
+		return nil, errors.New(u.class.Kind + " users need a host each: give the class count 1, and its host the count")
 	}
-	p := &mapped{netns: n.hosts[host].Namespace(), rows: map[netip.Addr]*mappedRow{}}
+	r.wanted = true
+	host := u.member.From
+	o := &mapObserver{
+		maps: r, up: u.up(), netns: n.hosts[host].Namespace(), interfaces: n.interfacesOf(host),
+		rows: map[netip.Addr]*mapRow{},
+	}
 	for _, at := range n.interfaces[host] {
-		p.ports = append(p.ports, &port{meter: meter{profile: at.profile}, address: at})
+		o.ports = append(o.ports, &port{meter: meter{profile: at.profile}, address: at})
 	}
-	return p, nil
+	return o, nil
 }
 
-// readMaps reads maps and counters for those users who need them.
-func (m *measurement) readMaps() error {
-	if !slices.ContainsFunc(m.users, func(u *user) bool { return u.maps != nil }) {
-		return nil
+func (o *mapObserver) connection(*traffic.Flow) {}
+
+// own returns the user's address of a subflow, by the sending end's entry in the maps.
+func (o *mapObserver) own(f telemetry.Subflow) netip.Addr {
+	if o.up {
+		return f.Local.Addr()
 	}
-	var snap telemetry.Snapshot
-	source, err := telemetry.Open()
-	switch {
-	case err == nil:
-		defer source.Close()
-		if snap, err = source.Read(context.Background()); err != nil {
-			return err
-		}
-	case !errors.Is(err, loader.ErrNotLoaded): // else they run the kernel's own congestion control
-		return err
-	}
-	for _, u := range m.users {
-		if u.maps != nil {
-			if err := u.maps.see(u, &snap); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+	return f.Remote.Addr()
 }
 
-// see takes what is the user's from a snapshot, and from the counters. A subflow
-// is in the snapshot twice, as each of its ends has it: the sender knows the
-// window, the user the interface.
-func (p *mapped) see(u *user, snap *telemetry.Snapshot) error {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	p.live = nil
-	for _, f := range snap.Subflows {
-		own := f.Local.Addr()
-		if !u.up() {
-			own = f.Remote.Addr()
-		}
-		if _, ok := u.interfaces[own]; ok && (f.NetnsName == p.netns) == u.up() {
-			p.live = append(p.live, f)
+func (o *mapObserver) look() error {
+	o.live = nil
+	for _, f := range o.maps.last.Subflows {
+		// The maps have an entry for each end of a subflow. Wanted is the sending end's, which
+		// has the window: it is in the user's namespace if the user sends.
+		if _, ok := o.interfaces[o.own(f)]; ok && (f.NetnsName == o.netns) == o.up {
+			o.live = append(o.live, f)
 		}
 	}
 	now := time.Now()
-	since := now.Sub(p.read)
-	p.read = now
-	for _, at := range p.ports {
-		way := at.away
-		if !u.up() {
+	since := now.Sub(o.looked)
+	o.looked = now
+	for _, p := range o.ports {
+		way := p.away
+		if !o.up {
 			way = 1 - way
 		}
-		bytes, err := at.link.Received(way)
+		bytes, err := p.link.Received(way)
 		if err != nil {
 			return err
 		}
-		if u.mark.set && bytes > at.last {
-			at.bytes += bytes - at.last
-			at.active += since
+		if o.begun && bytes > p.last {
+			p.add(bytes-p.last, since)
 		}
-		at.last = bytes
+		p.last = bytes
 	}
 	return nil
 }
 
-// sample writes the state of the user's subflows.
-func (p *mapped) sample(u *user, at time.Duration, write func(result.Sample) error) error {
-	for _, f := range p.live {
-		own := f.Local.Addr()
-		if !u.up() {
-			own = f.Remote.Addr()
-		}
-		row := p.rows[own]
+func (o *mapObserver) begin() { o.begun = true }
+
+func (o *mapObserver) samples() (samples []result.Sample) {
+	for _, f := range o.live {
+		own := o.own(f)
+		row := o.rows[own]
 		if row == nil {
-			row = &mappedRow{last: map[uint64]uint64{}}
-			p.rows[own] = row
+			row = &mapRow{last: map[uint64]uint64{}}
+			o.rows[own] = row
 		}
-		srtt := milliseconds(time.Duration(f.SRTT))
-		if at >= 0 {
-			row.cwnd += float64(f.Cwnd)
-			row.srtt += srtt
-			row.samples++
-			row.retrans += uint64(f.Retrans) - row.last[f.ID]
-		}
-		row.last[f.ID] = uint64(f.Retrans)
-		err := write(result.Sample{
-			Time: at.Seconds(), Class: string(u.class.Name), User: u.number, Subflow: int(f.SubflowID) + 1,
-			Interface: u.interfaces[own].name, Cwnd: f.Cwnd, Ssthresh: f.Ssthresh, SRTT: srtt,
+		s := result.Sample{
+			Subflow: int(f.SubflowID) + 1, Interface: o.interfaces[own].name,
+			Cwnd: f.Cwnd, Ssthresh: f.Ssthresh, SRTT: milliseconds(time.Duration(f.SRTT)),
 			Rate: float64(f.DeliveryRate) * 8, Bytes: f.BytesAcked, Retrans: uint64(f.Retrans),
-		})
-		if err != nil {
-			return err
 		}
+		if o.begun {
+			row.add(s)
+			row.retrans += s.Retrans - row.last[f.ID]
+		}
+		row.last[f.ID] = s.Retrans
+		samples = append(samples, s)
 	}
-	return nil
+	return samples
 }
 
-// result is what the user's interfaces did in the measured phase.
-func (p *mapped) result(u *user) (subflows []result.Subflow, spent *result.Energy) {
-	joules, priced := 0.0, false
-	for _, at := range p.ports {
-		if at.profile != nil {
-			priced = true
-			joules += at.joules(u.up())
+func (o *mapObserver) report(r *result.User) {
+	var meters []*meter
+	for _, p := range o.ports {
+		if p.profile != nil {
+			meters = append(meters, &p.meter)
 		}
-		row := result.Subflow{ID: len(subflows) + 1, Interface: at.name, Bytes: at.bytes}
-		for _, addr := range at.addrs {
-			if r := p.rows[addr]; r != nil && r.samples > 0 {
-				row.Cwnd, row.SRTT = r.cwnd/float64(r.samples), r.srtt/float64(r.samples)
-				row.Retrans += r.retrans
+		s := result.Subflow{ID: len(r.Subflows) + 1, Interface: p.name, Bytes: p.bytes}
+		for _, addr := range p.addrs {
+			if row := o.rows[addr]; row != nil {
+				row.fill(&s)
+				s.Retrans += row.retrans
 			}
 		}
-		subflows = append(subflows, row)
+		r.Subflows = append(r.Subflows, s)
 	}
-	if priced {
-		spent = &result.Energy{Joules: joules, Source: result.SourceModel}
-	}
-	return subflows, spent
+	r.Energy = spent(meters, o.up)
 }

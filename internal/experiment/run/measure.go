@@ -3,15 +3,9 @@
 package run
 
 import (
-	"bufio"
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
-	"os"
-	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/mpcc/mpcc/internal/experiment/lab"
@@ -21,7 +15,7 @@ import (
 	"github.com/mpcc/mpcc/pkg/energy"
 )
 
-// measurement is one run.
+// measurement is one run while it is done.
 type measurement struct {
 	run      scenario.Run
 	folder   *result.Folder
@@ -32,36 +26,33 @@ type measurement struct {
 	net     network
 	servers map[scenario.Name]*traffic.Server
 	users   []*user // of all classes, in order
+	maps    mapReader
 	samples *result.SampleWriter
 	began   time.Time // of the warm-up
 	result  result.Run
 }
 
-// do does the run, and removes all it has made.
+// do builds the network, lets the users send, measures, and removes all that it has made.
 func (m *measurement) do(ctx context.Context) (err error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
 	m.plan = m.run.Network()
-	phases := m.run.Scenario.Phases
-	m.result = result.Run{Point: m.run.Point, Repeat: m.run.Repeat, Seed: m.run.Seed, Warmup: phases.Warmup.Std().Seconds()}
+	m.result = result.Run{
+		Point: m.run.Point, Repeat: m.run.Repeat, Seed: m.run.Seed, Warmup: m.run.Scenario.Phases.Warmup.Std().Seconds(),
+	}
 	m.progress.say("building")
 	l, err := lab.New()
 	if err != nil {
 		return err
 	}
-	m.net = network{
-		lab: l, hosts: map[scenario.Name]*lab.Host{}, links: map[scenario.LinkName]*lab.Link{},
-		shapes: map[scenario.LinkName]*[2]scenario.Shape{}, interfaces: map[scenario.Name][]address{},
-	}
+	m.net = newNetwork(l)
 	defer func() { err = errors.Join(err, m.net.close()) }()
-	if err := m.net.build(m.plan, m.run.Scenario.Events); err != nil {
+	if err := m.net.build(ctx, m.plan, m.run.Scenario.Events); err != nil {
 		return err
 	}
 	m.progress.say("measuring the links")
 	if err := m.links(ctx); err != nil {
 		return err
 	}
-	if err := m.prepareUsers(); err != nil {
+	if m.users, err = m.newUsers(); err != nil {
 		return err
 	}
 	defer func() {
@@ -69,34 +60,45 @@ func (m *measurement) do(ctx context.Context) (err error) {
 			err = errors.Join(err, s.Close())
 		}
 	}()
+	if err := m.prepareHosts(); err != nil {
+		return err
+	}
 	if m.samples, err = m.folder.Samples(&m.result, m.index); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, m.samples.Close()) }()
+	return m.send(ctx)
+}
+
+// send lets the users send until the run is over, and makes its results.
+func (m *measurement) send(ctx context.Context) error {
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
 	m.began = time.Now()
 	if m.run.Scenario.Phases.Warmup == 0 {
-		if err := m.begin(); err != nil {
+		if err := m.begin(ctx); err != nil {
 			return err
 		}
 	}
-	traffic, stop := context.WithCancel(ctx)
-	ended := m.start(traffic, cancel)
+	sending, stop := context.WithCancel(ctx)
+	ended := m.start(sending, fail)
 	defer func() {
 		stop()
 		<-ended
 	}()
-	if err := m.measure(ctx, ended); err != nil {
+	first, last, err := m.measure(ctx)
+	if err != nil {
 		return err
 	}
-	m.result.Warnings = m.net.warnings
+	m.assemble(first, last)
 	return nil
 }
 
-// mostVerified is how many directions of links are measured: a data centre's
-// hundreds are made alike.
+// mostVerified is the largest number of links' directions that are measured. A
+// data centre has hundreds, all made in the same way.
 const mostVerified = 32
 
-// links verifies the links and notes what they are.
+// links measures the links, and notes in the results what they are.
 func (m *measurement) links(ctx context.Context) error {
 	drawn := m.net.directions
 	if len(drawn) > mostVerified {
@@ -105,7 +107,7 @@ func (m *measurement) links(ctx context.Context) error {
 		for _, i := range random.Perm(len(m.net.directions))[:mostVerified] {
 			drawn = append(drawn, m.net.directions[i])
 		}
-		m.net.warn("of %d directions of links %d, drawn at random, were measured", len(m.net.directions), mostVerified)
+		m.net.warn("only %d of %d directions of links, drawn at random, were measured", mostVerified, len(m.net.directions))
 	}
 	qualities, err := verify(ctx, drawn)
 	if err != nil {
@@ -115,12 +117,12 @@ func (m *measurement) links(ctx context.Context) error {
 	for i, d := range drawn {
 		measured[d] = qualities[i]
 	}
-	shown := map[lab.Shape]string{} // a large network has many alike
+	shown := map[lab.Shape]string{} // tc is asked once for those that are alike: a large network has many
 	for _, d := range m.net.directions {
 		key := d.shape
 		key.RED = nil
 		qdisc, known := shown[key]
-		if !known || len(m.net.directions) <= 32 {
+		if !known || len(m.net.directions) <= mostVerified {
 			if qdisc, err = d.link.Qdiscs(d.dir); err != nil {
 				return err
 			}
@@ -133,151 +135,67 @@ func (m *measurement) links(ctx context.Context) error {
 	return nil
 }
 
-// phaseCount is what is read at the beginning and the end of the measured phase.
-type phaseCount struct {
-	at     time.Time
-	queues []lab.QueueStats
-	late   map[scenario.Name]uint64 // packets in MPTCP's out-of-order queue, by receiving host
-	zones  []energy.Zone
-	cpus   cpuTime
-}
-
-// cpuTime is what the machine's processors have had, in the kernel's ticks.
-type cpuTime struct{ idle, all uint64 }
-
-func readCPUTime() (c cpuTime, err error) {
-	text, err := os.ReadFile("/proc/stat")
-	if err != nil {
-		return c, err
-	}
-	first, _, _ := strings.Cut(string(text), "\n")
-	for i, word := range strings.Fields(first)[1:] {
-		ticks, err := strconv.ParseUint(word, 10, 64)
-		if err != nil {
-			return c, fmt.Errorf("/proc/stat: %w", err)
-		}
-		if i == 3 || i == 4 { // idle, and waiting for a disk
-			c.idle += ticks
-		}
-		c.all += ticks
-	}
-	return c, nil
-}
-
-// mostBusy is the share of the processors' time from which on a run may be
-// slower than its links.
-const mostBusy = 0.97
-
-// busy warns where the processors had hardly any time to spare.
-func (n *network) busy(from, to cpuTime) {
-	if all := to.all - from.all; all > 0 {
-		if busy := 1 - float64(to.idle-from.idle)/float64(all); busy > mostBusy {
-			n.warn("the processors were busy all the time: figures may be the machine's limits instead of the network's")
-		}
-	}
-}
-
-func (m *measurement) count(rapl *energy.RAPL) (c phaseCount, err error) {
-	c.at = time.Now()
-	c.late = map[scenario.Name]uint64{}
-	for _, d := range m.net.directions {
-		var q lab.QueueStats
-		if d.shape.Rate > 0 {
-			if q, err = d.link.Stats(d.dir); err != nil {
-				return c, err
-			}
-		}
-		c.queues = append(c.queues, q)
-	}
-	for name := range m.alone() {
-		if c.late[name], err = outOfOrder(m.net.hosts[name]); err != nil {
-			return c, err
-		}
-	}
-	if c.cpus, err = readCPUTime(); err != nil {
-		return c, err
-	}
-	c.zones, err = rapl.Read()
-	return c, err
-}
-
-// alone are the hosts that receive for one MPTCP user only, by that user: there
-// the host's counters are the user's.
-func (m *measurement) alone() map[scenario.Name]*user {
-	found := map[scenario.Name]*user{}
-	several := map[scenario.Name]bool{}
-	i := 0
-	for _, class := range m.plan.Classes {
-		for _, member := range class.Members {
-			u := m.users[i]
-			i++
-			if class.Transport != scenario.OverMPTCP {
-				continue
-			}
-			receiver := member.To
-			if class.Direction == "down" {
-				receiver = member.From
-			}
-			several[receiver] = found[receiver] != nil || several[receiver]
-			found[receiver] = u
-		}
-	}
-	for name := range several {
-		if several[name] {
-			delete(found, name)
-		}
-	}
-	return found
-}
-
-// outOfOrder counts the packets that have waited in MPTCP's out-of-order queues
-// of a host.
-func outOfOrder(h *lab.Host) (n uint64, err error) {
-	err = h.Do(func() error {
-		file, err := os.Open("/proc/thread-self/net/netstat")
-		if err != nil {
-			return err
-		}
-		defer file.Close()
-		// Two lines for each group: names and values.
-		var names []string
-		lines := bufio.NewScanner(file)
-		for lines.Scan() {
-			words := strings.Fields(lines.Text())
-			if len(words) == 0 || words[0] != "MPTcpExt:" {
-				continue
-			}
-			if names == nil {
-				names = words
-				continue
-			}
-			if i := slices.Index(names, "OFOQueue"); i > 0 && i < len(words) {
-				n, err = strconv.ParseUint(words[i], 10, 64)
-				return err
-			}
-		}
-		return errors.New("this kernel does not count MPTCP's out-of-order packets (MPTcpExtOFOQueue)")
-	})
-	return n, err
-}
-
-// begin begins the measured phase for the users.
-func (m *measurement) begin() error {
-	if err := m.readMaps(); err != nil {
+// look has all observers look at what their users do.
+func (m *measurement) look(ctx context.Context) error {
+	if err := m.maps.read(ctx); err != nil {
 		return err
 	}
 	for _, u := range m.users {
-		u.begin()
+		if err := u.look(); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-// measure goes through the phases.
-func (m *measurement) measure(ctx context.Context, ended <-chan struct{}) error {
+// begin begins the measured phase for the users.
+func (m *measurement) begin(ctx context.Context) error {
+	if err := m.look(ctx); err != nil {
+		return err
+	}
+	for _, u := range m.users {
+		u.beginMeasured()
+	}
+	return nil
+}
+
+// sample writes down the state of all subflows. at is the time since the measured phase began.
+func (m *measurement) sample(ctx context.Context, at time.Duration) error {
+	if err := m.look(ctx); err != nil {
+		return err
+	}
+	for _, u := range m.users {
+		for _, s := range u.samples() {
+			s.Time, s.Class, s.User = at.Seconds(), string(u.class.Name), u.number
+			if err := m.samples.Write(s); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// filesDone says whether all users that transfer files have done so; false if there are no such users.
+func (m *measurement) filesDone() (done bool) {
+	for _, u := range m.users {
+		if !finite(u.class.User) {
+			continue
+		}
+		if !u.ended() {
+			return false
+		}
+		done = true
+	}
+	return done
+}
+
+// measure goes through the phases while users send, and returns what was counted at the beginning and at the
+// end of the measured one.
+func (m *measurement) measure(ctx context.Context) (first, last counts, err error) {
 	phases := m.run.Scenario.Phases
 	rapl, err := energy.NewRAPL("/sys")
 	if err != nil {
-		return err
+		return first, last, err
 	}
 	warm := m.began.Add(phases.Warmup.Std())
 	events := m.events()
@@ -286,42 +204,25 @@ func (m *measurement) measure(ctx context.Context, ended <-chan struct{}) error 
 	defer sampling.Stop()
 	second := time.NewTicker(time.Second)
 	defer second.Stop()
-	done := m.progress.now.Done
+	done, doing := m.progress.now.Done, "warming up"
 	warming, over := time.After(time.Until(warm)), make(<-chan time.Time)
-	var first phaseCount
-	doing := "warming up"
-	finite := m.finite()
-	for running := true; running; {
+	for running := true; running && err == nil; {
 		select {
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			err = context.Cause(ctx)
 		case <-warming:
 			if phases.Warmup > 0 {
-				if err := m.begin(); err != nil {
-					return err
-				}
+				err = m.begin(ctx)
 			}
-			if first, err = m.count(rapl); err != nil {
-				return err
+			if err == nil {
+				first, err = m.count(rapl)
 			}
-			over = time.After(phases.Measure.Std())
-			doing = "measuring"
+			over, doing = time.After(phases.Measure.Std()), "measuring"
 		case <-sampling.C:
-			if err := m.readMaps(); err != nil {
-				return err
-			}
-			for _, u := range m.users {
-				if err := u.sample(time.Since(warm), m.samples.Write); err != nil {
-					return err
-				}
-			}
-			if finite != nil && finite() {
-				running = false
-			}
+			err = m.sample(ctx, time.Since(warm))
+			running = !m.filesDone()
 		case <-events.next():
-			if err := events.happen(&m.net); err != nil {
-				return err
-			}
+			err = events.happen(&m.net)
 		case <-second.C:
 			m.progress.now.Done = done + time.Since(m.began)
 			m.progress.say(doing)
@@ -329,75 +230,14 @@ func (m *measurement) measure(ctx context.Context, ended <-chan struct{}) error 
 			running = false
 		}
 	}
-	if first.at.IsZero() {
-		return errors.New("all files were there before the measured phase began: shorten the warm-up, or take larger files")
+	if err == nil && first.at.IsZero() {
+		err = errors.New("all files were there before the measured phase began: shorten the warm-up, or take larger files")
 	}
-	if err := m.readMaps(); err != nil {
-		return err
+	if err == nil {
+		err = m.look(ctx)
 	}
-	last, err := m.count(rapl)
-	if err != nil {
-		return err
+	if err == nil {
+		last, err = m.count(rapl)
 	}
-	m.result.Measured = last.at.Sub(first.at).Seconds()
-	m.net.busy(first.cpus, last.cpus)
-	for i := range m.result.Links {
-		a, b := first.queues[i], last.queues[i]
-		m.result.Links[i].Queue = result.Queue{
-			Sent: b.Sent - a.Sent, Dropped: b.Dropped - a.Dropped, Marked: b.Marked - a.Marked,
-		}
-	}
-	for i, z := range last.zones {
-		if i < len(first.zones) && first.zones[i].ID == z.ID {
-			m.result.RAPL = append(m.result.RAPL, result.Zone{
-				Name: z.ID + " " + z.Name, Energy: result.Energy{Joules: z.Joules - first.zones[i].Joules, Source: result.SourceRAPL},
-			})
-		}
-	}
-	late := map[*user]uint64{}
-	for name, u := range m.alone() {
-		late[u] = last.late[name] - first.late[name]
-	}
-	i := 0
-	for _, class := range m.plan.Classes {
-		c := result.Class{
-			Name: string(class.Name), Multipath: class.Transport == scenario.OverMPTCP, CC: class.CC,
-		}
-		if class.Scheduler != "default" {
-			c.Scheduler = class.Scheduler
-		}
-		for range class.Members {
-			u := m.users[i]
-			i++
-			r := u.result(first.at)
-			if n, ok := late[u]; ok {
-				r.OutOfOrder = &n
-			}
-			c.Users = append(c.Users, r)
-		}
-		m.result.Classes = append(m.result.Classes, c)
-	}
-	return nil
-}
-
-// finite says whether all users that come to an end have done so; nil where
-// there are none.
-func (m *measurement) finite() func() bool {
-	var those []*user
-	for _, u := range m.users {
-		if finite(u.class) {
-			those = append(those, u)
-		}
-	}
-	if those == nil {
-		return nil
-	}
-	return func() bool {
-		for _, u := range those {
-			if !u.ended() {
-				return false
-			}
-		}
-		return true
-	}
+	return first, last, err
 }

@@ -14,71 +14,47 @@ import (
 	"github.com/mpcc/mpcc/pkg/energy"
 )
 
-// network is a scenario's network as a lab.
+// network is a scenario's network, made of a lab.
 type network struct {
 	lab        *lab.Lab
 	hosts      map[scenario.Name]*lab.Host
 	links      map[scenario.LinkName]*lab.Link
 	shapes     map[scenario.LinkName]*[2]scenario.Shape // as they are now, there and back
 	directions []*direction
-	// what each host's addresses belong to, in the order of its links
+	// each host's interfaces, in the order of its links
 	interfaces map[scenario.Name][]address
 	prices     []loader.Interface // energy profiles that were set
 	warnings   []string
 }
 
-// address is one interface of a host.
+// address is one interface of a host, with its addresses.
 type address struct {
 	iface
-	price *energy.Profile // of the interface at the far end of the path, nil without
+	price *energy.Profile // of the interface at the far end of the path; nil if the link has no price
 	link  *lab.Link
-	away  lab.Dir // the link's direction from the host
+	away  lab.Dir // the direction of the link that leads away from the host
 	addrs []netip.Addr
 }
 
-// build makes the network; close it also after an error.
-func (n *network) build(plan *scenario.Network, events []scenario.Event) error {
+func newNetwork(l *lab.Lab) network {
+	return network{
+		lab: l, hosts: map[scenario.Name]*lab.Host{}, links: map[scenario.LinkName]*lab.Link{},
+		shapes: map[scenario.LinkName]*[2]scenario.Shape{}, interfaces: map[scenario.Name][]address{},
+	}
+}
+
+// build makes the network. It has to be closed, also after an error.
+func (n *network) build(ctx context.Context, plan *scenario.Network, events []scenario.Event) error {
 	if err := supported(plan.Links, events); err != nil {
 		return err
 	}
-	err := n.lab.Together(func() error {
-		for _, r := range plan.Routers {
-			h, err := n.lab.Router(string(r))
-			if err != nil {
-				return err
-			}
-			n.hosts[r] = h
-		}
-		for _, p := range plan.Hosts {
-			add := n.lab.Host
-			if p.Forwards {
-				add = n.lab.Relay
-			}
-			h, err := add(string(p.Name))
-			if err != nil {
-				return err
-			}
-			n.hosts[p.Name] = h
-		}
-		for i := range plan.Links {
-			if err := n.link(&plan.Links[i]); err != nil {
-				return err
-			}
-		}
-		for i := range plan.Hosts {
-			if err := n.addresses(&plan.Hosts[i]); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	if err != nil {
+	if err := n.lab.Together(func() error { return n.wire(ctx, plan) }); err != nil {
 		return err
 	}
 	if err := n.lab.Route(); err != nil {
 		return err
 	}
-	connects := map[scenario.Name]bool{} // of those that speak MPTCP, who opens connections
+	connects := map[scenario.Name]bool{} // the hosts that speak MPTCP: true for those that open connections
 	for _, c := range plan.Classes {
 		if c.Transport != scenario.OverMPTCP {
 			continue
@@ -103,7 +79,39 @@ func (n *network) build(plan *scenario.Network, events []scenario.Event) error {
 	return nil
 }
 
-// supported fails where the kernel lacks a qdisc that a link needs.
+// wire makes routers, hosts and links. In a large network that takes seconds, and ends early with ctx.
+func (n *network) wire(ctx context.Context, plan *scenario.Network) (err error) {
+	for _, r := range plan.Routers {
+		if n.hosts[r], err = n.lab.Router(string(r)); err != nil {
+			return err
+		}
+	}
+	for _, p := range plan.Hosts {
+		add := n.lab.Host
+		if p.Forwards {
+			add = n.lab.Relay
+		}
+		if n.hosts[p.Name], err = add(string(p.Name)); err != nil {
+			return err
+		}
+	}
+	for i := range plan.Links {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if err := n.link(&plan.Links[i]); err != nil {
+			return err
+		}
+	}
+	for i := range plan.Hosts {
+		if err := n.addresses(&plan.Hosts[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// supported fails if the kernel lacks a qdisc that a link needs.
 func supported(links []scenario.Link, events []scenario.Event) error {
 	has := map[string]error{}
 	for i := range links {
@@ -122,7 +130,7 @@ func supported(links []scenario.Link, events []scenario.Event) error {
 	return nil
 }
 
-// qdiscs are those that the kernel may lack.
+// qdiscs returns those that a link needs and that a kernel may lack.
 func qdiscs(l *scenario.Link, events []scenario.Event) (names []string) {
 	shapes := []*scenario.Shape{&l.Shape}
 	if l.Back != nil {
@@ -184,7 +192,7 @@ func (n *network) link(l *scenario.Link) error {
 	return nil
 }
 
-// profile is the one of that name, nil without.
+// profile returns the built-in energy profile of that name; nil for no name.
 func profile(name string) (*energy.Profile, error) {
 	if name == "" {
 		return nil, nil
@@ -193,7 +201,7 @@ func profile(name string) (*energy.Profile, error) {
 	return &p, err
 }
 
-// shape is what lab calls it.
+// shape returns a scenario's shape as lab has it.
 func shape(s scenario.Shape) lab.Shape {
 	to := lab.Shape{
 		Rate:       uint64(s.Rate),
@@ -211,7 +219,7 @@ func shape(s scenario.Shape) lab.Shape {
 	return to
 }
 
-// whole packets; 0 stays 0.
+// whole rounds to whole packets, at least one; 0 stays 0.
 func whole(packets float64) int {
 	if packets == 0 {
 		return 0
@@ -219,7 +227,7 @@ func whole(packets float64) int {
 	return max(1, int(packets+0.5))
 }
 
-// addresses adds the further addresses that a host's endpoints name.
+// addresses gives a host the further addresses that its endpoints ask for.
 func (n *network) addresses(h *scenario.Host) error {
 	for _, e := range h.MPTCP.Endpoints {
 		at, err := n.interfaceOf(h.Name, e.Link)
@@ -250,8 +258,9 @@ func (n *network) interfaceOf(host, link scenario.Name) (*address, error) {
 	return nil, fmt.Errorf("host %s has no link %s", host, link)
 }
 
-// endpoints sets up a host's path manager. One that only accepts connections
-// opens no subflows: it would try to reach its client's own port.
+// endpoints sets up a host's path manager. A host that only accepts connections
+// opens no subflows: it would connect to the port that its client has happened to
+// get, where nobody listens.
 func (n *network) endpoints(h *scenario.Host, connects bool) error {
 	var endpoints []lab.MPTCPEndpoint
 	for _, e := range h.MPTCP.Endpoints {
@@ -333,7 +342,7 @@ func (n *network) warn(format string, args ...any) {
 	n.warnings = append(n.warnings, text)
 }
 
-// close removes all of it.
+// close removes all that the network has in the system.
 func (n *network) close() error {
 	for _, iface := range n.prices {
 		if err := loader.DeleteProfile(context.Background(), iface); err != nil {

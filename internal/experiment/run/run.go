@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package run runs experiments: it builds a scenario's network, makes sure that
-// it is what was asked for, loads the algorithms, lets the users send, measures,
-// and takes everything away again.
+// Package run runs experiments: it loads the algorithms, builds a scenario's
+// network, measures whether that is what was asked for, lets the users send,
+// measures what they do, and removes everything again.
 //
-// What a run leaves in the system while it lasts, beside what loader and lab
-// tell: /run/mpcc/run with a file for each algorithm that it has loaded. What
-// killed runs have left goes with the next run, or with Clean.
+// While it lasts a run has in the system what loader and lab describe, and a
+// file in /run/mpcc/run for each algorithm that it has loaded. The next run, or
+// Clean, removes what a killed one has left.
 package run
 
 import (
@@ -32,11 +32,11 @@ type Options struct {
 	Repeats  int            // in place of the scenario's, if not 0
 	Seed     uint64         // in place of the scenario's, if not 0
 	Tool     string         // mpcc's version, for the results
-	Machine  string         // as in the results
+	Machine  string         // what is to be known of the machine, for the results
 	Progress func(Progress) // called each time something is done, and every second
 }
 
-// Progress is how far the runs are.
+// Progress tells how far the runs are.
 type Progress struct {
 	Run, Runs int          // the present one, from 0, and how many there are
 	Point     result.Point // of the present one
@@ -44,23 +44,23 @@ type Progress struct {
 	Done, All time.Duration
 }
 
-// overhead is what a run takes beside its phases, about.
+// overhead is about how long a run takes beside its phases.
 const overhead = 3 * time.Second
 
-// tries of a run whose links are not what was asked: a long series should not
-// end because the machine was busy for a moment.
+// tries is how often a run is tried whose links are not what was asked. A long
+// series should not end because the machine was busy for a moment.
 const tries = 3
 
-// All runs every repeat of every point and writes what comes out to a folder.
-// With an error the result has the runs that were complete before, which are in
-// the folder then; nil where there was none.
+// All runs every repeat of every point, writes what comes out to the folder, and
+// returns it. With an error the result, and the folder, have the runs that were
+// complete before; it is nil, and the folder has none, if no run was.
 func All(ctx context.Context, file *scenario.File, folder *result.Folder, o Options) (r *result.Result, err error) {
 	runs := o.runs(file)
 	algorithms, err := load(ctx, runs)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, algorithms.release()) }()
+	defer func() { err = errors.Join(err, algorithms.release(ctx)) }()
 
 	r = &result.Result{
 		Tool: o.Tool, Kernel: loader.Release(), Machine: o.Machine, Started: time.Now().UTC(), Seed: cmp.Or(o.Seed, file.Seed), Quick: o.Quick,
@@ -102,12 +102,12 @@ func All(ctx context.Context, file *scenario.File, folder *result.Folder, o Opti
 	return r, err
 }
 
-// runs are those of the file, with the options' repeats and seed.
+// runs returns the file's runs, with the repeats and the seed of the options.
 func (o Options) runs(file *scenario.File) []scenario.Run {
 	var runs []scenario.Run
 	for _, one := range file.Runs(o.Quick) {
 		if one.Repeat > 0 && o.Repeats > 0 {
-			continue // those below are in their place
+			continue // the first one is repeated instead, below
 		}
 		repeats := max(1, o.Repeats)
 		for i := range repeats {
@@ -123,7 +123,7 @@ func (o Options) runs(file *scenario.File) []scenario.Run {
 	return runs
 }
 
-// describe names a run for an error.
+// describe names a run, for an error.
 func describe(r scenario.Run) string {
 	text := ""
 	for _, axis := range r.Scenario.Sweep {
@@ -132,6 +132,7 @@ func describe(r scenario.Run) string {
 	return text + fmt.Sprintf("repeat %d", r.Repeat)
 }
 
+// length returns how long a run takes, about.
 func length(r scenario.Run) time.Duration {
 	return r.Scenario.Phases.Warmup.Std() + r.Scenario.Phases.Measure.Std() + overhead
 }
@@ -149,8 +150,8 @@ func (p *progress) say(doing string) {
 	}
 }
 
-// load loads the algorithms of all runs; what is not in the catalog must be the
-// kernel's own.
+// load loads the algorithms of all runs. Those that are not in the catalog must
+// be the kernel's own.
 func load(ctx context.Context, runs []scenario.Run) (*algorithms, error) {
 	var entries []catalog.Entry
 	for _, one := range runs {
@@ -176,16 +177,16 @@ func load(ctx context.Context, runs []scenario.Run) (*algorithms, error) {
 	return acquire(ctx, entries)
 }
 
-// Clean removes what killed runs have left, and names their namespaces.
-func Clean() ([]string, error) {
-	removed, err := lab.Sweep()
+// Clean removes what killed runs have left, and returns the names of their namespaces.
+func Clean(ctx context.Context) (removed []string, err error) {
+	removed, err = lab.Sweep()
 	if err != nil {
 		return removed, err
 	}
-	unlock, err := lockState()
+	unlock, err := lockState(ctx)
 	if err != nil {
 		return removed, err
 	}
 	defer unlock()
-	return removed, sweepAlgorithms()
+	return removed, sweepAlgorithms(ctx)
 }

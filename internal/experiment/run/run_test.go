@@ -51,7 +51,9 @@ func TestStopped(t *testing.T) {
 		if !errors.Is(err, context.Canceled) {
 			t.Fatalf("stopped: %v", err)
 		}
-		folder.RemoveEmpty()
+		if err := folder.Close(); err != nil {
+			t.Fatal(err)
+		}
 		var left []string
 		err = filepath.WalkDir(folder.Path, func(path string, d os.DirEntry, err error) error {
 			if err == nil && !d.IsDir() {

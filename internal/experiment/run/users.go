@@ -6,8 +6,8 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"net/netip"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/mpcc/mpcc/bpf/catalog"
@@ -15,142 +15,96 @@ import (
 	"github.com/mpcc/mpcc/internal/experiment/traffic"
 )
 
-// prepareUsers gets hosts ready for their users.
-func (m *measurement) prepareUsers() (err error) {
-	m.servers = map[scenario.Name]*traffic.Server{}
-	schedulers := map[scenario.Name]string{}
-	priced := map[scenario.Name]bool{}
-	alone := map[scenario.Name]*scenario.User{} // hosts of other people's programs
+// user is one user of a class.
+type user struct {
+	class  *scenario.Class
+	member scenario.Member
+	number int // in its class
+	observer
+
+	mu     sync.Mutex
+	flow   *traffic.Flow // nil until it starts
+	before traffic.Count // what it had done when the measured phase began
+}
+
+// newUsers returns the users of all classes, in order.
+func (m *measurement) newUsers() (users []*user, err error) {
 	for i := range m.plan.Classes {
 		class := &m.plan.Classes[i]
 		for number, member := range class.Members {
-			sender := member.From
-			if class.Direction == "down" {
-				sender = member.To
-			}
-			if other, ok := schedulers[sender]; ok && other != class.Scheduler {
-				return fmt.Errorf("host %s is to send by the schedulers %s and %s; a host has one: use two hosts",
-					sender, other, class.Scheduler)
-			}
-			if _, ok := schedulers[sender]; !ok {
-				schedulers[sender] = class.Scheduler
-				if err := m.net.prepareHost(sender, class.User); err != nil {
-					return err
-				}
-			}
-			if class.CC == "dctcp" { // it needs marks, which the client must ask for
-				if err := m.net.hosts[member.From].Sysctl("net.ipv4.tcp_ecn", "1"); err != nil {
-					return err
-				}
-			}
+			u := &user{class: class, member: member, number: number}
 			if foreign(class.User) {
-				for _, name := range []scenario.Name{member.From, member.To} {
-					if other, ok := alone[name]; ok && other != class.User {
-						return fmt.Errorf("host %s serves users of %s, whose programs take everything from it: give %s another host",
-							name, class.Kind, class.Name)
-					}
-					alone[name] = class.User
-					if err := m.net.hosts[name].Sysctl("net.ipv4.tcp_congestion_control", ccName(class.User)); err != nil {
-						return err
-					}
-				}
+				u.observer, err = m.maps.observe(&m.net, u)
+			} else {
+				u.observer = newSocketObserver(&m.net, u)
 			}
-			for _, host := range []scenario.Name{member.From, member.To} {
-				if priced[host] {
-					continue
-				}
-				priced[host] = true
-				if err := m.net.setPrices(host); err != nil {
-					return err
-				}
-			}
-			u := &user{
-				class: class.User, number: number, interfaces: map[netip.Addr]iface{},
-				subflows: map[place]*subflow{}, meters: map[string]*meter{},
-			}
-			for _, at := range m.net.interfaces[member.From] {
-				for _, addr := range at.addrs {
-					u.interfaces[addr] = at.iface
-				}
-			}
-			if foreign(class.User) {
-				if u.maps, err = newMapped(&m.net, member.From, class.User); err != nil {
-					return err
-				}
-			}
-			m.users = append(m.users, u)
-		}
-	}
-	for _, class := range m.plan.Classes {
-		for _, member := range class.Members {
-			if m.servers[member.To] != nil {
-				continue
-			}
-			s, err := traffic.Listen(m.net.hosts[member.To])
 			if err != nil {
-				return err
+				return nil, err
 			}
-			m.servers[member.To] = s
+			users = append(users, u)
 		}
 	}
-	return nil
+	return users, nil
 }
 
-// foreign says whether other people's programs have the users' sockets.
+// up says whether the user, the side that opens the connections, sends; otherwise it receives.
+func (u *user) up() bool { return u.class.Direction == "up" }
+
+func (u *user) sender() scenario.Name {
+	if u.up() {
+		return u.member.From
+	}
+	return u.member.To
+}
+
+func (u *user) receiver() scenario.Name {
+	if u.up() {
+		return u.member.To
+	}
+	return u.member.From
+}
+
+// foreign says whether other programs have the sockets of a class's users.
 func foreign(class *scenario.User) bool {
 	return class.Kind == scenario.TrafficHTTP || class.Kind == scenario.TrafficIperf3
 }
 
-// ccName is what the kernel calls the class's congestion control.
+// finite says whether the users of a class come to an end.
+func finite(class *scenario.User) bool {
+	return class.Kind == scenario.TrafficFile || class.Kind == scenario.TrafficHTTP
+}
+
+// ccName returns the kernel's name of the class's congestion control.
 func ccName(class *scenario.User) string { return strings.TrimPrefix(class.CC, string(catalog.CC)+"/") }
 
-// prepareHost sets what a sending host's sockets take from their namespace.
-func (n *network) prepareHost(name scenario.Name, class *scenario.User) error {
-	h := n.hosts[name]
-	if class.Scheduler == "default" {
-		return nil
-	}
-	return h.Sysctl("net.mptcp.scheduler", strings.TrimPrefix(class.Scheduler, string(catalog.Sched)+"/"))
-}
-
-// start lets each user begin at its time. The channel is closed when all of
-// them have ended; fail is called when one cannot go on.
-func (m *measurement) start(ctx context.Context, fail context.CancelCauseFunc) <-chan struct{} {
+// start lets each user begin at its time. The channel is closed when all users
+// have ended; fail is called when one cannot go on.
+func (m *measurement) start(ctx context.Context, fail context.CancelCauseFunc) (ended <-chan struct{}) {
 	random := rand.New(rand.NewPCG(m.run.Seed, 1))
-	ended := make(chan struct{})
-	left := make(chan struct{}, len(m.users))
-	i := 0
-	for c := range m.plan.Classes {
-		class := &m.plan.Classes[c]
-		for _, member := range class.Members {
-			u := m.users[i]
-			i++
-			config, err := m.config(class.User, member)
-			config.Seed = random.Uint64()
-			config.Watch = func(f *traffic.Flow) { u.watch(f) }
-			wait := class.Start.Std() + time.Duration(random.Float64()*float64(class.Within))
-			server := m.servers[member.To]
-			go func() {
-				defer func() { left <- struct{}{} }()
-				if err == nil {
-					err = u.run(ctx, server, config, wait)
-				}
-				if err != nil {
-					fail(fmt.Errorf("%s user %d: %w", class.Name, u.number, err))
-				}
-			}()
-		}
+	var left sync.WaitGroup
+	for _, u := range m.users {
+		config, err := m.config(u)
+		config.Seed = random.Uint64()
+		config.Watch = u.watch
+		wait := u.class.Start.Std() + time.Duration(random.Float64()*float64(u.class.Within))
+		left.Go(func() {
+			if err == nil {
+				err = u.run(ctx, m.servers[u.member.To], config, wait)
+			}
+			if err != nil {
+				fail(fmt.Errorf("%s user %d: %w", u.class.Name, u.number, err))
+			}
+		})
 	}
+	all := make(chan struct{})
 	go func() {
-		for range m.users {
-			<-left
-		}
-		close(ended)
+		left.Wait()
+		close(all)
 	}()
-	return ended
+	return all
 }
 
-// run runs a user's traffic until it ends.
+// run waits, and then runs the user's traffic until it ends.
 func (u *user) run(ctx context.Context, server *traffic.Server, c traffic.Config, wait time.Duration) error {
 	select {
 	case <-ctx.Done():
@@ -168,43 +122,75 @@ func (u *user) run(ctx context.Context, server *traffic.Server, c traffic.Config
 	return f.Stop()
 }
 
-// config is a user's traffic.
-func (m *measurement) config(class *scenario.User, member scenario.Member) (traffic.Config, error) {
-	c := traffic.Config{
-		Client: m.net.hosts[member.From], Upload: class.Direction == "up",
-		Multipath: class.Transport == scenario.OverMPTCP, CC: ccName(class),
-		SendBuffer: int(class.SendBuffer), ReceiveBuffer: int(class.ReceiveBuffer),
+// watch is traffic.Config.Watch.
+func (u *user) watch(f *traffic.Flow) {
+	u.mu.Lock()
+	u.flow = f
+	u.mu.Unlock()
+	u.connection(f)
+}
+
+// ended says whether the user's traffic has come to its end.
+func (u *user) ended() bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.flow == nil {
+		return false
 	}
-	from, err := m.net.interfaceOf(member.From, class.Via)
+	select {
+	case <-u.flow.Done():
+		return true
+	default:
+		return false
+	}
+}
+
+// beginMeasured marks the beginning of the measured phase.
+func (u *user) beginMeasured() {
+	u.begin()
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.flow != nil {
+		u.before = u.flow.Count()
+	}
+}
+
+// config returns a user's traffic.
+func (m *measurement) config(u *user) (traffic.Config, error) {
+	class := u.class
+	c := traffic.Config{
+		Client: m.net.hosts[u.member.From], Upload: u.up(),
+		Multipath: class.Transport == scenario.OverMPTCP, CC: ccName(class.User),
+		SendBuffer: int(class.SendBuffer), ReceiveBuffer: int(class.ReceiveBuffer),
+		Pattern: pattern(class.User),
+	}
+	from, err := m.net.interfaceOf(u.member.From, class.Via)
 	if err != nil {
 		return c, err
 	}
-	to, err := m.net.interfaceOf(member.To, class.Peer)
+	to, err := m.net.interfaceOf(u.member.To, class.Peer)
 	if err != nil {
 		return c, err
 	}
 	c.Local, c.Addr = from.addrs[0], to.addrs[0]
-	udp := class.Transport == scenario.OverUDP
-	switch class.Kind {
-	case scenario.TrafficBulk:
-		c.Pattern = traffic.Endless{}
-	case scenario.TrafficFile:
-		c.Pattern = traffic.Files{Bytes: uint64(class.Size), Count: class.Files}
-	case scenario.TrafficConstant:
-		c.Pattern = traffic.Bursts{Rate: uint64(class.Rate), UDP: udp}
-	case scenario.TrafficBursts:
-		c.Pattern = traffic.Bursts{
-			Rate: uint64(class.Rate), On: class.On.Std(), Off: class.Off.Std(), Shape: class.Alpha, UDP: udp,
-		}
-	case scenario.TrafficHTTP:
-		c.Pattern = traffic.HTTP{Bytes: uint64(class.Size), Count: class.Files}
-	case scenario.TrafficIperf3:
-		c.Pattern = traffic.Iperf3{}
-	}
 	return c, nil
 }
 
-// finite says whether the users of a class come to an end.
-func finite(class *scenario.User) bool {
-	return class.Kind == scenario.TrafficFile || class.Kind == scenario.TrafficHTTP
+func pattern(class *scenario.User) traffic.Pattern {
+	udp := class.Transport == scenario.OverUDP
+	switch class.Kind {
+	case scenario.TrafficFile:
+		return traffic.Files{Bytes: uint64(class.Size), Count: class.Files}
+	case scenario.TrafficConstant:
+		return traffic.Bursts{Rate: uint64(class.Rate), UDP: udp}
+	case scenario.TrafficBursts:
+		return traffic.Bursts{
+			Rate: uint64(class.Rate), On: class.On.Std(), Off: class.Off.Std(), Shape: class.Alpha, UDP: udp,
+		}
+	case scenario.TrafficHTTP:
+		return traffic.HTTP{Bytes: uint64(class.Size), Count: class.Files}
+	case scenario.TrafficIperf3:
+		return traffic.Iperf3{}
+	}
+	return traffic.Endless{}
 }

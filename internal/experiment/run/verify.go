@@ -23,25 +23,24 @@ import (
 	"github.com/mpcc/mpcc/internal/experiment/result"
 )
 
-// Before any result is believed each shaped direction of a link is measured
-// with datagrams: small ones for delay and loss, then more full frames than the
-// rate lets pass.
+// Before users send, each direction of a link is measured with datagrams: small
+// ones show delay and loss, and more full frames than can pass show the rate.
 const (
 	smallPayload = 32
 	fullFrame    = 1514
 	headers      = 14 + 20 + 8 // Ethernet, IPv4, UDP
 
-	attempts  = 3               // a busy machine may spoil one
-	atOnce    = 60e6            // bit/s that are measured side by side
-	longest   = 2 * time.Second // of one measurement
-	wantLost  = 25              // packets lost, for the share to be known to a fifth
-	lateSlack = 4 * time.Millisecond
+	attempts  = 3                    // a busy machine may spoil one
+	atOnce    = 60e6                 // bit/s: links of so much in all are measured side by side
+	longest   = 2 * time.Second      // that small packets are sent
+	wantLost  = 25                   // packets that should be lost, for their share to be known to a fifth
+	lateSlack = 4 * time.Millisecond // by which a delay may be off because the machine is busy
 )
 
-// errUnbelievable is a link that is not what was asked.
+// errUnbelievable is wrapped where a link is not what was asked.
 var errUnbelievable = errors.New("no result would be believable")
 
-// direction is one way of a link.
+// direction is one direction of a link.
 type direction struct {
 	name     string
 	link     *lab.Link
@@ -54,7 +53,7 @@ func (d *direction) shaped() bool {
 	return d.shape.Rate > 0 || d.shape.Delay > 0 || d.shape.Loss > 0
 }
 
-// asked is what the direction was to be.
+// asked returns what the direction was to be.
 func (d *direction) asked() result.Quality {
 	var q result.Quality
 	if d.shape.Rate > 0 {
@@ -74,7 +73,7 @@ func pointer[T any](v T) *T { return &v }
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// verify measures all directions and fails if one is not as asked.
+// verify measures all directions, and fails if one is not what was asked.
 func verify(ctx context.Context, all []*direction) ([]result.Quality, error) {
 	measured := make([]result.Quality, len(all))
 	failed := make([]error, len(all))
@@ -119,10 +118,10 @@ func (d *direction) verify(ctx context.Context) (q result.Quality, err error) {
 	return q, err
 }
 
-// compare fails where what was measured is not what was asked.
+// compare fails if what was measured is not what was asked.
 func (d *direction) compare(q result.Quality) error {
 	var wrong []string
-	// A frame may pass early, and one late; a busy machine delivers late.
+	// The rate is seen over a few frames, one of which may come late; a busy machine delivers late.
 	if q.Rate != nil {
 		if asked := float64(d.shape.Rate); *q.Rate < 0.9*asked || *q.Rate > 1.05*asked {
 			wrong = append(wrong, fmt.Sprintf("%.3g of %.3g Mbit/s", *q.Rate/1e6, asked/1e6))
@@ -148,7 +147,7 @@ func (d *direction) compare(q result.Quality) error {
 	return nil
 }
 
-// smallPackets is how many the delay and loss are measured with.
+// smallPackets returns how many packets delay and loss are measured with.
 func (d *direction) smallPackets() int {
 	if d.shape.Loss == 0 {
 		return 20
@@ -157,7 +156,7 @@ func (d *direction) smallPackets() int {
 	return int(max(50, min(n, float64(longest)/float64(d.smallGap()))))
 }
 
-// smallGap is the time between small packets: a quarter of the rate at most.
+// smallGap returns the time between small packets, which take a quarter of the rate at most.
 func (d *direction) smallGap() time.Duration {
 	if d.shape.Loss == 0 {
 		return 3 * time.Millisecond
@@ -168,12 +167,12 @@ func (d *direction) smallGap() time.Duration {
 	return max(100*time.Microsecond, frames(4, smallPayload+headers, d.shape.Rate))
 }
 
-// frames is how long n frames of so many bytes take at a rate.
+// frames returns how long n frames of so many bytes take at a rate.
 func frames(n, bytes int, rate uint64) time.Duration {
 	return time.Duration(float64(n*bytes*8) / float64(rate) * float64(time.Second))
 }
 
-// arrival is one datagram.
+// arrival is one datagram that arrived.
 type arrival struct {
 	sent, at time.Time
 }
@@ -194,11 +193,11 @@ func (d *direction) measure(ctx context.Context) (q result.Quality, err error) {
 		}
 		q.Loss = pointer(1 - float64(len(small))/float64(n))
 		if d.shape.Loss == 0 && *q.Loss == 0 {
-			q.Loss = nil // none was asked, none is there
+			q.Loss = nil // none was asked for, and none is there
 		}
 		if d.shape.Delay > 0 && len(small) > 0 {
 			slices.SortFunc(small, func(a, b arrival) int { return cmp.Compare(a.delay(), b.delay()) })
-			// The machine can only add to a delay, jitter may take from it too.
+			// The machine can only add to a delay: the shortest is nearest. With jitter it is the median.
 			delay := small[0].delay()
 			if d.shape.Jitter > 0 {
 				delay = small[len(small)/2].delay()
@@ -216,10 +215,10 @@ func (d *direction) measure(ctx context.Context) (q result.Quality, err error) {
 	return q, err
 }
 
-// measureRate sends more full frames than can pass and counts what comes out.
-// Nobody reads them: that would be what is measured on a slow machine.
+// measureRate sends more full frames than can pass, and counts what comes out by
+// the interface's counter: reading the frames would limit a slow machine.
 func (d *direction) measureRate(ctx context.Context, p prober) (*float64, error) {
-	gap := frames(1, fullFrame, d.shape.Rate) * 2 / 3 // of one and a half times the rate
+	gap := frames(1, fullFrame, d.shape.Rate) * 2 / 3 // one and a half times the rate
 	took := max(300*time.Millisecond, 60*gap)
 	messages := make([]ipv4.Message, 32)
 	for i := range messages {
@@ -231,8 +230,8 @@ func (d *direction) measureRate(ctx context.Context, p prober) (*float64, error)
 	var err error
 	for sent := 0; ctx.Err() == nil; {
 		now := time.Now()
-		// The first half may have passed at once, out of a bucket of tokens, or
-		// still be on its way.
+		// Only the second half counts, from the time at which it can have arrived: frames of
+		// the first may have passed at once, out of a bucket of tokens.
 		if from.at.IsZero() {
 			if now.Sub(begin)-d.shape.Delay-d.shape.Jitter > took/2 {
 				if from, err = d.received(); err != nil {
@@ -254,7 +253,7 @@ func (d *direction) measureRate(ctx context.Context, p prober) (*float64, error)
 		if err != nil && !errors.Is(err, unix.ENOBUFS) {
 			return nil, err
 		}
-		sent += max(n, 1) // an error is the queue's word that it dropped a frame
+		sent += max(n, 1) // an error means that the sender's own queue dropped a frame
 	}
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
@@ -262,7 +261,7 @@ func (d *direction) measureRate(ctx context.Context, p prober) (*float64, error)
 	return pointer(float64(to.bytes-from.bytes) * 8 / to.at.Sub(from.at).Seconds()), nil
 }
 
-// counted is how many bytes had come out by then.
+// counted is how many bytes had come out at a time.
 type counted struct {
 	at    time.Time
 	bytes uint64
@@ -297,7 +296,7 @@ func (d *direction) open() (p prober, err error) {
 	if err != nil {
 		return p, errors.Join(err, p.in.Close())
 	}
-	// Room for all of it: neither end is what is measured.
+	// Buffers with room for all of it: the sockets should drop nothing.
 	const room = 16 << 20
 	if err := errors.Join(setsockopt(p.out, unix.SO_SNDBUFFORCE, room), setsockopt(p.in, unix.SO_RCVBUFFORCE, room)); err != nil {
 		p.close()
@@ -321,9 +320,9 @@ func setsockopt(conn *net.UDPConn, option, value int) error {
 	return errors.Join(err, set)
 }
 
-// send sends n datagrams, a gap apart on average, and collects those that
-// arrive until grace after the last. A sender that is late makes up for some of
-// them at once, but not for so many that a queue overflows.
+// send sends n datagrams, a gap apart on average, and returns those that arrive
+// until grace after the last. When it is late it sends some without a gap, but not
+// so many that a queue overflows.
 func (p prober) send(ctx context.Context, n, payload int, gap, grace time.Duration) ([]arrival, error) {
 	begin := time.Now()
 	collected := make(chan []arrival, 1)
@@ -338,8 +337,8 @@ func (p prober) send(ctx context.Context, n, payload int, gap, grace time.Durati
 			if err != nil {
 				break
 			}
-			// Not by the kernel's timestamps: to switch them on it patches itself,
-			// which emulated processors do not always survive.
+			// The kernel's timestamps would be more exact. But to switch them on the kernel
+			// patches its own code, which an emulated processor does not always survive.
 			at := time.Now()
 			if size == payload && binary.BigEndian.Uint64(buf[8:]) == uint64(begin.UnixNano()) {
 				got = append(got, arrival{begin.Add(time.Duration(binary.BigEndian.Uint64(buf))), at})
@@ -361,7 +360,7 @@ func (p prober) send(ctx context.Context, n, payload int, gap, grace time.Durati
 			break
 		}
 		binary.BigEndian.PutUint64(buf, uint64(time.Since(begin)))
-		// An error is the queue's word that it dropped a frame.
+		// An error means that the sender's own queue dropped a frame.
 		if _, err := p.out.Write(buf); err != nil && !errors.Is(err, unix.ENOBUFS) {
 			return nil, err
 		}

@@ -39,7 +39,7 @@ func wire(t *testing.T) *direction {
 	return &direction{name: "wire", link: k, dir: lab.AtoB, from: a, to: b, shape: shape}
 }
 
-// What a link gives is believed, and what it only was to give is not.
+// A link that is what was asked for passes; of one that is not, the error says what it gives.
 func TestVerify(t *testing.T) {
 	d := wire(t)
 	q, err := verify(t.Context(), []*direction{d})
@@ -64,7 +64,7 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-// Of a direction that is as asked, but for one thing.
+// Directions that are what was asked for, but for one thing at most.
 func TestCompare(t *testing.T) {
 	d := &direction{shape: lab.Shape{Rate: 10e6, Delay: 100 * time.Millisecond, Loss: 1}}
 	for _, test := range []struct {

@@ -12,13 +12,13 @@ import (
 	"github.com/mpcc/mpcc/pkg/energy"
 )
 
-// Largest network: namespaces and links cost the machine that many.
+// The largest network. Each host is a namespace, each link a pair of devices.
 const (
 	maxHosts = 1024
 	maxLinks = 4096
 )
 
-// check finds what is wrong between values that are right by themselves.
+// check reports values that are right by themselves, but do not go together.
 func (d *decoder) check(s *Scenario) {
 	d.names(s)
 	for i := range s.Generate {
@@ -60,7 +60,7 @@ func (d *decoder) check(s *Scenario) {
 	}
 }
 
-// names looks for hosts and links that are called the same.
+// names reports hosts and links that have the same name.
 func (d *decoder) names(s *Scenario) {
 	taken := map[string]bool{}
 	name := func(field any, noun, name string) {
@@ -207,7 +207,7 @@ func (d *decoder) energy(profile *string) {
 	d.at(profile, "no energy profile %s: there are %s", *profile, strings.Join(names, ", "))
 }
 
-// interfaces are the links of the hosts that name stands for.
+// interfaces returns the names of the links of the hosts that a name stands for.
 func (b *builder) interfaces(name Name) []string {
 	var all []string
 	for _, l := range b.Links {
@@ -233,14 +233,14 @@ func (d *decoder) mptcp(b *builder, host Name, m *MPTCP) {
 	}
 }
 
-// oneOf checks that a link is one of the host's.
+// oneOf reports a link that is not one of the host's.
 func (d *decoder) oneOf(field any, link Name, b *builder, host Name) {
 	if own := b.interfaces(host); !slices.Contains(own, string(link)) {
 		d.at(field, "%s has no link %s: it has %s", host, link, list(own))
 	}
 }
 
-// validAlgorithm is what the kernel can be asked for; mpcc finds out at the run whether it is there.
+// validAlgorithm matches what can be an algorithm's name. Whether there is one turns out at the run.
 var validAlgorithm = regexp.MustCompile(`^[A-Za-z0-9_-]{1,15}$`)
 
 func (d *decoder) user(b *builder, u *User) {
@@ -277,7 +277,7 @@ func (d *decoder) user(b *builder, u *User) {
 	}
 }
 
-// reaches says whether links and routers join two hosts.
+// reaches says whether links, and what forwards, join two hosts.
 func (b *builder) reaches(from, to Name) bool {
 	passes := map[Name]bool{from: true}
 	for _, r := range b.Routers {
@@ -313,7 +313,7 @@ func (b *builder) reaches(from, to Name) bool {
 	return false
 }
 
-// traffic checks that each kind has the keys it needs, and none that say nothing about it.
+// traffic reports keys that a kind of traffic lacks, and those that are not for it.
 func (d *decoder) traffic(u *User) {
 	t := &u.Traffic
 	files := t.Kind == TrafficFile || t.Kind == TrafficHTTP
@@ -368,7 +368,7 @@ func (d *decoder) event(b *builder, s *Scenario, e *Event) {
 	}
 }
 
-// sweep checks the variables themselves.
+// sweep reports what is wrong with the variables themselves.
 func (d *decoder) sweep(s *Scenario) {
 	size := 1
 	for i := range s.Sweep {
@@ -396,7 +396,7 @@ func (d *decoder) sweep(s *Scenario) {
 	}
 }
 
-// measured collects what metrics can be of: classes, links and class/interface.
+// measured adds what metrics can be of at one point: classes, links and class/interface.
 func (s *Scenario) measured(all map[string][]string) {
 	b := build(s)
 	for i := range s.Users {
@@ -418,8 +418,8 @@ func (s *Scenario) measured(all map[string][]string) {
 	}
 }
 
-// expect checks the published values and claims. A point may be outside the sweep: what a paper says of an
-// algorithm stays in the file when the command line leaves that one out.
+// expect checks values, claims and figures. They may be of points outside the sweep: what a paper says of an
+// algorithm stays in the file when the command line leaves that algorithm out.
 func (d *decoder) expect(s *Scenario, measured map[string][]string) {
 	e := &s.Expect
 	for i := range e.Values {
@@ -455,7 +455,7 @@ func (d *decoder) expect(s *Scenario, measured map[string][]string) {
 	}
 }
 
-// picks checks a metric, what it is of, and where.
+// picks checks a metric, what it is of, and at which points.
 func (d *decoder) picks(s *Scenario, p *result.Select, measured map[string][]string) {
 	d.axes(s, p)
 	m, err := result.FindMetric(p.Metric)
@@ -466,7 +466,7 @@ func (d *decoder) picks(s *Scenario, p *result.Select, measured map[string][]str
 	names := measured[m.Of]
 	switch m.Of {
 	case result.OfZone:
-		return // of the machine, not of the scenario
+		return // zones are the machine's, not the scenario's
 	case result.OfClasses:
 		if p.Of == "" {
 			return

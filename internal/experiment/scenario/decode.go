@@ -15,21 +15,21 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Problem is one thing wrong in a file.
-type Problem struct {
+// problem is one thing wrong in a file.
+type problem struct {
 	File         string
 	Line, Column int
 	Text         string // what, and how to mend it
 }
 
-func (p Problem) Error() string {
+func (p problem) Error() string {
 	return fmt.Sprintf("%s:%d:%d: %s", p.File, p.Line, p.Column, p.Text)
 }
 
-// Problems are all of a file, in its order.
-type Problems []Problem
+// problems are all that is wrong in a file, in its order.
+type problems []problem
 
-func (p Problems) Error() string {
+func (p problems) Error() string {
 	lines := make([]string, len(p))
 	for i := range p {
 		lines[i] = p[i].Error()
@@ -37,31 +37,31 @@ func (p Problems) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// decoder turns nodes into values, as the struct tags have it, and remembers where each came from.
+// decoder turns YAML into values by their struct tags, and remembers where in the file each comes from.
 type decoder struct {
 	file     string
-	problems Problems
-	env      map[string]any // the variables; nil where nothing may vary
+	problems problems
+	env      map[string]any // the variables; nil where $(…) is not for
 	fixed    bool           // leave out what may vary
-	left     int            // nodes; aliases of aliases would go on for ever
+	left     int            // nodes that may still be read: aliases of aliases multiply
 	nodes    map[any]*yaml.Node
 }
 
 const maxNodes = 100_000
 
 func (d *decoder) problem(n *yaml.Node, format string, args ...any) {
-	p := Problem{d.file, n.Line, n.Column, fmt.Sprintf(format, args...)}
+	p := problem{d.file, n.Line, n.Column, fmt.Sprintf(format, args...)}
 	if !slices.Contains(d.problems, p) {
 		d.problems = append(d.problems, p)
 	}
 }
 
-// at reports a problem where the value that field points to was written, or the mapping that lacks it.
+// at reports a problem at the place of the value that field points to, or of the mapping that lacks it.
 func (d *decoder) at(field any, format string, args ...any) {
 	d.problem(d.nodes[field], format, args...)
 }
 
-// place is where the value that field points to was written.
+// place returns where in the file the value that field points to is.
 func (d *decoder) place(field any) string {
 	n := d.nodes[field]
 	return fmt.Sprintf("%s:%d:%d", d.file, n.Line, n.Column)
@@ -71,13 +71,13 @@ func (d *decoder) err() error {
 	if len(d.problems) == 0 {
 		return nil
 	}
-	slices.SortStableFunc(d.problems, func(a, b Problem) int {
+	slices.SortStableFunc(d.problems, func(a, b problem) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
 	})
 	return d.problems
 }
 
-// decode sets v from n. what names the place in an error.
+// decode sets v to what n says. Problems call it what.
 func (d *decoder) decode(n *yaml.Node, v reflect.Value, what string, tag reflect.StructTag) {
 	d.nodes[v.Addr().Interface()] = n
 	if d.left--; d.left < 0 {
@@ -130,7 +130,7 @@ func (d *decoder) is(n *yaml.Node, kind yaml.Kind, what, noun string) bool {
 	return false
 }
 
-// pairs walks a mapping, and reports keys that come twice.
+// pairs visits the keys of a mapping, and reports those that are there twice.
 func (d *decoder) pairs(n *yaml.Node, visit func(key, value *yaml.Node)) {
 	seen := map[string]bool{}
 	for i := 0; i+1 < len(n.Content); i += 2 {
@@ -154,7 +154,7 @@ type field struct {
 	needed bool
 }
 
-// fields lists the keys of a struct, those of inlined ones in their place.
+// fields returns the keys of a struct, those of inlined structs in their place.
 func fields(t reflect.Type) []field {
 	var all []field
 	for _, f := range reflect.VisibleFields(t) {
@@ -172,7 +172,7 @@ func (d *decoder) mapping(n *yaml.Node, v reflect.Value, what string) {
 	known := fields(v.Type())
 	given := map[string]bool{}
 	for _, f := range known {
-		// Where a problem with what is left out belongs.
+		// A problem with a key that is left out belongs to the mapping.
 		d.nodes[v.FieldByIndex(f.Index).Addr().Interface()] = n
 		if text := f.Tag.Get("default"); text != "" && v.FieldByIndex(f.Index).Kind() != reflect.Slice {
 			if err := set(v.FieldByIndex(f.Index), text); err != nil {
@@ -229,14 +229,14 @@ func (d *decoder) list(n *yaml.Node, v reflect.Value, what string, tag reflect.S
 			there = append(there, c)
 		}
 	}
-	// Of its final size at once: nodes knows elements by their address.
+	// It has its final size from the beginning: nodes knows elements by their addresses.
 	v.Set(reflect.MakeSlice(v.Type(), len(there), len(there)))
 	for i, c := range there {
 		d.decode(c, v.Index(i), "an entry of "+what, tag)
 	}
 }
 
-// wanted says whether an entry's when is true.
+// wanted says whether an entry of a list is to be kept: its when is not false.
 func (d *decoder) wanted(n *yaml.Node, t reflect.Type) bool {
 	if t.Kind() != reflect.Struct || n.Kind != yaml.MappingNode {
 		return true
@@ -246,7 +246,7 @@ func (d *decoder) wanted(n *yaml.Node, t reflect.Type) bool {
 	}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		if value := target(n.Content[i+1]); n.Content[i].Value == "when" && value.Kind == yaml.ScalarNode {
-			// A wrong one is reported when the entry is decoded.
+			// An expression that is wrong is reported when the entry is decoded.
 			text, err := d.expand(value.Value)
 			return err != nil || text != "false"
 		}
@@ -267,7 +267,7 @@ func (d *decoder) scalar(n *yaml.Node, v reflect.Value, what string, tag reflect
 	}
 }
 
-// set parses text as v's type has it.
+// set sets v to what text says.
 func set(v reflect.Value, text string) error {
 	if t, ok := v.Addr().Interface().(encoding.TextUnmarshaler); ok {
 		return t.UnmarshalText([]byte(text))

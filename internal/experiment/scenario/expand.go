@@ -7,24 +7,24 @@ import (
 	"math/rand/v2"
 )
 
-// Network is what a run builds and who uses it: each host, link and user by itself.
+// Network is what a run builds, and who uses it: every single host, link and user.
 type Network struct {
-	Hosts   []Host // without counts, with limits and endpoints
+	Hosts   []Host // single ones, all with MPTCP limits and endpoints
 	Routers []Name
-	Links   []Link // between two of them; Interface is the name on hosts
+	Links   []Link // single ones; Interface is the name on hosts
 	Classes []Class
 }
 
-// Class is a class's users.
+// Class is a class with its users.
 type Class struct {
 	*User
-	Members []Member // Count of them, on each host of a kind
+	Members []Member // Count of them or, on hosts of a kind, Count on each host
 }
 
-// Member is one user.
+// Member is one user: the hosts that open and that accept its connections.
 type Member struct{ From, To Name }
 
-// Network expands the run's scenario.
+// Network returns the network of the run's scenario.
 func (r Run) Network() *Network {
 	b := build(r.Scenario)
 	random := rand.New(rand.NewPCG(r.Seed, 0))
@@ -34,7 +34,7 @@ func (r Run) Network() *Network {
 	return &b.Network
 }
 
-// For gives the thresholds for a link of that rate.
+// For returns r with the thresholds for a link of that rate.
 func (r RED) For(rate Rate) RED {
 	if r.Per > 0 {
 		factor := float64(rate) / float64(r.Per)
@@ -43,7 +43,7 @@ func (r RED) For(rate Rate) RED {
 	return r
 }
 
-// builder makes a network. kinds are the hosts that a name stands for.
+// builder makes a network. kinds has the hosts that each name in the file stands for.
 type builder struct {
 	Network
 	kinds map[Name][]Name
@@ -83,7 +83,7 @@ func (b *builder) host(h Host, kind Name) {
 	b.kinds[kind] = append(b.kinds[kind], h.Name)
 }
 
-// links adds a link, or one to each host of a kind.
+// links adds a link or, if one end is a kind of hosts, one for each of these.
 func (b *builder) links(l Link) {
 	l.Interface, l.When = string(l.Name), nil
 	name := l.Name
@@ -104,13 +104,13 @@ func (b *builder) links(l Link) {
 	b.Links = append(b.Links, l)
 }
 
-// maxEndpoints and maxSubflows are the kernel's.
+// The kernel's limits.
 const (
 	maxEndpoints = 8
 	maxSubflows  = 8
 )
 
-// endpoints fills in what a host without mptcp has.
+// endpoints fills in what a host without the key mptcp has.
 func (b *builder) endpoints(h *Host) {
 	if h.MPTCP != nil {
 		return
@@ -126,8 +126,8 @@ func (b *builder) endpoints(h *Host) {
 
 func (l *Link) has(n Name) bool { return l.Between[0] == n || l.Between[1] == n }
 
-// class puts a class's users on hosts. Where they connect to several of a kind, random shuffles those into
-// a circle: everybody has the next one, so nobody himself, and all are used alike.
+// class puts a class's users on hosts. If they connect to hosts of a kind, these are shuffled into a circle, and
+// each user has the next one as its peer: all are used alike, and nobody connects to itself.
 func (b *builder) class(u *User, random *rand.Rand) Class {
 	c := Class{User: u}
 	from, to := b.kinds[u.From], b.kinds[u.To]
@@ -148,7 +148,7 @@ func (b *builder) class(u *User, random *rand.Rand) Class {
 	return c
 }
 
-// generate makes one of the data centre networks.
+// generate adds one of the data centre networks.
 func (b *builder) generate(g Generate) {
 	switch {
 	case g.FatTree != nil:
@@ -191,8 +191,8 @@ func (b *builder) fabric(g Generate, from, to Name) {
 	})
 }
 
-// fatTree has k pods of k/2 edge and k/2 aggregation switches, and (k/2)² core switches. The aggregation
-// switch in place i of each pod reaches the i-th k/2 of the core.
+// fatTree adds k pods of k/2 edge and k/2 aggregation switches, and (k/2)² core switches in k/2 groups. The i-th
+// aggregation switch of each pod is linked to the i-th group.
 func (b *builder) fatTree(g Generate, k int) {
 	half := k / 2
 	edge := b.switches(g, "edge", k*half)
@@ -211,7 +211,7 @@ func (b *builder) fatTree(g Generate, k int) {
 	}
 }
 
-// vl2 spreads the racks evenly over the aggregation switches, two to each.
+// vl2 links each rack to two aggregation switches, which have equally many racks.
 func (b *builder) vl2(g Generate, v VL2) {
 	racks := b.switches(g, "tor", v.Racks)
 	aggregation := b.switches(g, "agg", v.Aggregations)
@@ -231,8 +231,8 @@ func (b *builder) vl2(g Generate, v VL2) {
 	}
 }
 
-// bcube numbers hosts in a mixed base, a digit per level; the hosts that differ in one digit alone share a
-// switch of that level.
+// bcube numbers hosts with a digit for each level, whose base is the level's number of ports. Hosts that differ
+// in no other digit share a switch of that level.
 func (b *builder) bcube(g Generate, ports []int) {
 	hosts := product(ports)
 	levels := make([][]Name, len(ports))
@@ -241,7 +241,7 @@ func (b *builder) bcube(g Generate, ports []int) {
 	}
 	for h := range hosts {
 		var switches []Name
-		below := 1 // what one step of the level's digit is worth
+		below := 1 // the value of the level's digit
 		for level, n := range ports {
 			without := h/(below*n)*below + h%below
 			switches = append(switches, levels[level][without])

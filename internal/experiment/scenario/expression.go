@@ -14,7 +14,7 @@ import (
 	"github.com/expr-lang/expr"
 )
 
-// expand replaces each $(…) in text by what it computes.
+// expand returns text with the value of each $(…) in its place.
 func (d *decoder) expand(text string) (string, error) {
 	var out strings.Builder
 	for {
@@ -39,7 +39,7 @@ func (d *decoder) expand(text string) (string, error) {
 	}
 }
 
-// closing finds the parenthesis that ends an expression, -1 where there is none.
+// closing returns the index of the parenthesis that ends an expression; -1 if there is none.
 func closing(text string) int {
 	depth, quote := 1, rune(0)
 	for i, r := range text {
@@ -63,7 +63,7 @@ func closing(text string) int {
 
 var functions = []string{"abs", "ceil", "floor", "round", "min", "max"}
 
-// compute evaluates an expression and writes its value as YAML would.
+// compute returns the value of an expression as YAML has it.
 func compute(code string, env map[string]any) (string, error) {
 	options := []expr.Option{expr.Env(env), expr.DisableAllBuiltins()}
 	for _, f := range functions {
@@ -75,7 +75,7 @@ func compute(code string, env map[string]any) (string, error) {
 		value, err = expr.Run(program, env)
 	}
 	if err != nil {
-		// Below the first line it draws where in the expression.
+		// The first line says what is wrong; those below it point to the place.
 		why, _, _ := strings.Cut(err.Error(), "\n")
 		why, _, _ = strings.Cut(strings.TrimPrefix(why, "runtime error: "), " (1:")
 		return "", fmt.Errorf("$(%s): %s: there are the variables %s, and the functions %s",
@@ -96,7 +96,7 @@ func compute(code string, env map[string]any) (string, error) {
 
 var isNumber = regexp.MustCompile(`^-?[0-9]+(\.[0-9]+)?$`)
 
-// variable is a value of the sweep as expressions see it.
+// variable returns a value of the sweep as expressions see it: a number or a word.
 func variable(text string) any {
 	if isNumber.MatchString(text) {
 		if i, err := strconv.Atoi(text); err == nil {

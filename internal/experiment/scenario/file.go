@@ -22,9 +22,9 @@ import (
 	"github.com/mpcc/mpcc/internal/nearest"
 )
 
-// File is a scenario file without a mistake.
+// File is a scenario file that has been checked.
 type File struct {
-	*Scenario // at its first point; what varies with the sweep is in Runs
+	*Scenario // at the first point of its sweep; Runs has it at all of them
 	text      []byte
 	path      string
 	root      *yaml.Node
@@ -35,10 +35,10 @@ type Run struct {
 	Point    result.Point
 	Repeat   int // from 0
 	Seed     uint64
-	Scenario *Scenario // with the point's values in place
+	Scenario *Scenario // with the point's values in place of $(…)
 }
 
-// Names lists the experiments that mpcc brings.
+// Names returns the names of the experiments that mpcc brings.
 func Names() []string {
 	entries, err := published.Files.ReadDir(".")
 	if err != nil {
@@ -51,7 +51,7 @@ func Names() []string {
 	return names
 }
 
-// Load reads one of Names, or the file at a path, which has a / or ends with .yaml.
+// Load reads one of Names, or the file at a path: that has a / in it or ends with .yaml.
 func Load(name string) (*File, error) {
 	if strings.Contains(name, "/") || strings.HasSuffix(name, ".yaml") {
 		text, err := os.ReadFile(name)
@@ -74,14 +74,14 @@ func Load(name string) (*File, error) {
 	return Parse(name+".yaml", text)
 }
 
-// Limits of a file, so that a slip does not fill the memory or take a year.
+// Limits of a file: a slip should not fill the memory, or have a run take a year.
 const (
 	maxText   = 1 << 20
 	maxPoints = 1000
 )
 
-// Parse reads and checks a scenario at all points of its sweep. The error is a Problems; path is what it
-// calls the file.
+// Parse reads and checks a scenario at all points of its sweep. The error has a line for each
+// problem, with its place; path is what it calls the file.
 func Parse(path string, text []byte) (*File, error) {
 	root, err := parseYAML(path, text)
 	if err != nil {
@@ -102,7 +102,7 @@ func Parse(path string, text []byte) (*File, error) {
 		if len(at.problems) == 0 {
 			at.check(s)
 		}
-		// Other points would mostly say the same again.
+		// Other points would mostly have the same problems.
 		if err := at.err(); err != nil {
 			return nil, err
 		}
@@ -119,7 +119,7 @@ var yamlPlace = regexp.MustCompile(`^yaml: (?:line ([0-9]+): )?`)
 
 func parseYAML(path string, text []byte) (*yaml.Node, error) {
 	fail := func(line int, format string, args ...any) error {
-		return Problems{{path, line, 1, fmt.Sprintf(format, args...)}}
+		return problems{{path, line, 1, fmt.Sprintf(format, args...)}}
 	}
 	if len(text) > maxText {
 		return nil, fail(1, "the file is above %d bytes: no scenario needs that", maxText)
@@ -142,11 +142,11 @@ func parseYAML(path string, text []byte) (*yaml.Node, error) {
 	if m := yamlPlace.FindStringSubmatch(err.Error()); m != nil && m[1] != "" {
 		line, _ = strconv.Atoi(m[1])
 	}
-	// The library's lines are those where it began to look.
+	// The line that the library names is that at which it began to look.
 	return nil, fail(line, "no YAML, here or further down: %s", yamlPlace.ReplaceAllString(err.Error(), ""))
 }
 
-// decode reads the file with the variables of env. With nil, only what does not vary is read.
+// decode reads the file with the variables of env. If that is nil, only what cannot vary is read.
 func (f *File) decode(env map[string]any) (*decoder, *Scenario) {
 	d := &decoder{file: f.path, env: env, fixed: env == nil, left: maxNodes, nodes: map[any]*yaml.Node{}}
 	s := &Scenario{}
@@ -160,7 +160,7 @@ func (f *File) decode(env map[string]any) (*decoder, *Scenario) {
 	return d, s
 }
 
-// values of an axis in the full or the short form.
+// values returns those of the full or of the short form.
 func (a Axis) values(quick bool) []string {
 	if quick && a.Quick != nil {
 		return a.Quick
@@ -168,7 +168,7 @@ func (a Axis) values(quick bool) []string {
 	return a.Values
 }
 
-// points lists every combination of the axes' values; the last axis varies first.
+// points returns every combination of the axes' values; the last axis varies fastest.
 func points(axes []Axis, quick bool) []result.Point {
 	all := []result.Point{{}}
 	for _, a := range axes {
@@ -187,8 +187,8 @@ func points(axes []Axis, quick bool) []result.Point {
 	return all
 }
 
-// environment is a point as expressions see it. A variable is a number only if all its values are, so that
-// comparing it with a word is never comparing a number.
+// environment returns a point's variables as expressions see them. A variable is a number only if all its values
+// are: a comparison with a word is then right at all points.
 func environment(axes []Axis, point result.Point) map[string]any {
 	env := map[string]any{}
 	for _, a := range axes {
@@ -203,7 +203,7 @@ func environment(axes []Axis, point result.Point) map[string]any {
 	return env
 }
 
-// Axes lists what varies, as results do.
+// Axes returns the sweep as results have it.
 func (f *File) Axes(quick bool) []result.Axis {
 	axes := []result.Axis{}
 	for _, a := range f.Sweep {
@@ -212,7 +212,7 @@ func (f *File) Axes(quick bool) []result.Axis {
 	return axes
 }
 
-// Runs lists every repeat of every point, repeats last.
+// Runs returns every repeat of every point; repeats of a point follow each other.
 func (f *File) Runs(quick bool) []Run {
 	var runs []Run
 	for _, point := range points(f.Sweep, quick) {
@@ -230,12 +230,12 @@ func (f *File) Runs(quick bool) []Run {
 	return runs
 }
 
-// repeatSeed gives every repeat numbers of its own.
+// repeatSeed returns a seed for each repeat.
 func repeatSeed(seed uint64, repeat int) uint64 {
 	return rand.New(rand.NewPCG(seed, uint64(repeat))).Uint64()
 }
 
-// shorten puts the short form in place.
+// shorten makes the scenario its short form.
 func (s *Scenario) shorten() {
 	if s.Quick.Warmup != nil {
 		s.Phases.Warmup = *s.Quick.Warmup
@@ -248,10 +248,10 @@ func (s *Scenario) shorten() {
 	}
 }
 
-// YAML is the file's text, with what Set changed.
+// YAML returns the file's text, with what Set has changed.
 func (f *File) YAML() string { return string(f.text) }
 
-// Set gives a variable of the sweep other values, in the short form too.
+// Set returns the file with other values of a variable of the sweep, in the short form too.
 func (f *File) Set(name string, values ...string) (*File, error) {
 	root, err := parseYAML(f.path, f.text)
 	if err != nil {
@@ -281,7 +281,7 @@ func (f *File) Set(name string, values ...string) (*File, error) {
 	return nil, fmt.Errorf("%s has no variable %s: it has %s", f.path, name, strings.Join(names, ", "))
 }
 
-// entry is a mapping's value, aliases followed; an empty node where it has none.
+// entry returns the value of a mapping's key, with aliases followed; an empty node if the key is not there.
 func entry(mapping *yaml.Node, key string) *yaml.Node {
 	mapping = target(mapping)
 	for i := 0; i+1 < len(mapping.Content); i += 2 {

@@ -56,6 +56,121 @@ func TestGood(t *testing.T) {
 	}
 }
 
+// mistakes are changes of good, where they are found and what is said of them.
+var mistakes = []struct{ old, new, place, want string }{
+	// YAML
+	{"title: A try", "title: [", "1:1", "no YAML, here or further down: did not find"},
+	{"title: A try", "title: A try\n---", "3:1", "a second document begins: one file holds one scenario"},
+	{"title: A try", "title: A try\ntitle: B", "3:1", "key title is there twice: leave one"},
+	{"title: A try", "title:", "2:7", "title is empty: leave the key out, or fill it in"},
+	{"title: A try", `title: " "`, "2:8", "title: nothing is given"},
+	{"title: A try", "[a]: b", "2:1", "a key is not a single word"},
+	// Shape
+	{"title: A try", "titel: A try", "2:1", "unknown key titel in the scenario: use name, title, source, notes,"},
+	{"title: A try\n", "", "1:1", "the scenario lacks title"},
+	{"title: A try", "title: {a: b}", "2:8", "title is not a single value"},
+	{"quick: {measure: 1 s}", "quick: 1 s", "9:8", "quick is not a mapping of keys"},
+	{"routers: [core]", "routers: core", "14:10", "routers is not a list"},
+	{"{link: wlan}, {link: umts}", "{links: wlan}", ":52", "unknown key links in an entry of endpoints: use link, addresses, flags"},
+	// Words and numbers
+	{"name: try", "name: Try", "1:7", `name: name "Try": use 1 to 20 of a-z, 0-9 and -`},
+	{"name: lan,", "name: lo,", ":12", `link name "lo": use 1 to 15`},
+	{"name: n,", "name: N,", ":12", `variable "N": use 1 to 32`},
+	{"repeats: 2", "repeats: two", "7:10", `repeats: "two" is not a whole number`},
+	{"repeats: 2", "repeats: 0", "7:10", "repeats: 0 is not from 1 to 1000"},
+	{"repeats: 2", "seed: -1", "7:7", `seed: "-1" is not a whole number from 0 on`},
+	{"probability: 0.1", "probability: much", ":", `"much" is not a number`},
+	{"probability: 0.1", "probability: 1.5", ":", "1.5 is not from 0.001 to 1"},
+	{"probability: 0.1", "probability: .nan", ":", `".nan" is not a number`},
+	{"end: 20", "end: 20, ecn: yes", ":", `"yes" is not true or false`},
+	{"warmup: 1 s", "warmup: 1", "8:18", `warmup: "1" is no number with a unit of ns, us, ms, s, min, h: write it like 150 ms`},
+	{"warmup: 1 s", "warmup: 2 h", "8:18", "2 h is not from 0 s to 1 h"},
+	{"warmup: 1 s", "warmup: 1e300 s", "8:18", "1e300 s is too much"},
+	{"rate: 1 Mbit/s", "rate: 1 Mbps", ":", `"1 Mbps" is no number with a unit of bit/s, kbit/s, Mbit/s, Gbit/s`},
+	{"size: 16 KB", "size: 16 kb", ":", "write it like 16 MB"},
+	{"jitter: 1 ms", "loss: 200 %", ":", "200 % is not from 0 % to 100 %"},
+	{"jitter: 1 ms", "loss: 0.1", ":", `write it like 1 %`},
+	{"traffic: bulk", "traffic: much", ":", `"much" is not one of bulk, file, http, iperf3, constant, bursts`},
+	{"{link: wlan}", "{link: wlan, flags: [main]}", ":", `"main" is not one of subflow, signal, backup, fullmesh`},
+	// Variables
+	{"name: try", "name: $(cc)", "1:7", "nothing varies here: write it without $(…)"},
+	{"$(n)", "$(m)", ":", "$(m): unknown name m: there are the variables cc, n, and the functions"},
+	{"$(n)", "$(n / 4)", ":", `count: "0.5" is not a whole number`},
+	{"$(n)", "$(n - 2)", ":", "count: 0 is not from 1 to 10000"},
+	{"$(n)", "$(n", ":", "has no closing parenthesis"},
+	{"$(n)", "$(nil)", ":", "is neither a number, a word, true nor false"},
+	{"$(n)", "$(n % 0)", ":", "$(n % 0): integer divide by zero"},
+	{"{name: cc,", "{name: n,", ":12", "there is another variable n"},
+	{"{name: cc,", "{name: max,", ":12", "max is a function of expressions"},
+	{"[lia, olia]", "[lia, lia]", ":", "cc is lia twice: leave one"},
+	{"[lia, olia]", "[]", ":", "variable cc has no values"},
+	// Network
+	{"name: server", "name: user", ":11", "there is another host or router user"},
+	{"routers: [core]", "routers: [many-0]", "14:11", "there is another host or router many-0"},
+	{"name: umts, b", "name: wlan, b", ":12", "there is another link wlan"},
+	{"name: lan,", "name: lan-back,", ":12", "link lan-back: results call the way back of a link NAME-back"},
+	{"[core, server]", "[core, serber]", ":", "link lan: no host or router serber: there are core, user, server, many"},
+	{"[core, server]", "[core, core]", ":", "link lan: between takes two different hosts or routers"},
+	{"[core, server]", "[core]", ":", "link lan: between takes two different"},
+	{"[many, core]", "[many, pair]}\n  - {name: two, between: [many, core]", ":", "no host or router pair"},
+	{"jitter: 1 ms", "jitter: 20 ms", ":", "jitter 20 ms is above the delay 10 ms"},
+	{"{packets: 50}", "{packets: 50, bytes: 64 KB}", ":", "a queue of 2 kinds: give one of packets, bytes, red"},
+	{"rate: 10 Mbit/s, delay", "delay", ":", "a queue without a rate: nothing would ever wait in it"},
+	{"max: 10,", "max: 5,", ":", "max 5 is not above min 5"},
+	{"end: 20", "end: 8", ":", "end 8 is below max 10"},
+	{"end: 20", "end: 2000", ":", "the rise from max to end is flatter than the one before"},
+	{"{min: 5", "{per: 100 Mbit/s, min: 5", ":", "min is 0.5 packets at 10 Mbit/s: RED needs at least 1"},
+	{"energy: wlan", "energy: wifi", ":", "no energy profile wifi: there are wlan, 3g,"},
+	{"energy: wlan", "price: wifi", ":", "no energy profile wifi: there are wlan, 3g,"},
+	{"energy: wlan", "energy: wlan, price: 3g", "18:63", "link lan has energy and price: its sender can spare one end's energy, not both"},
+	{"{link: umts}", "{link: each}", ":", "user has no link each: it has wlan, umts"},
+	{"{link: umts}", "{link: umts, addresses: 8}", ":", "9 addresses: the kernel takes 8 endpoints"},
+	{"routers: [core]", "routers: [core]\ngenerate: [{name: dc}]", "15:19", "dc is of 0 kinds: give one of fat_tree, vl2, bcube"},
+	{"routers: [core]", "routers: [core]\ngenerate: [{name: dc, fat_tree: {ports: 3}}]", "15:41", "3 ports: a fat tree's switches have an even number"},
+	{"routers: [core]", "routers: [core]\ngenerate: [{name: dc, bcube: {ports: []}}]", "15:38", "0 levels: use 1 to 8"},
+	{"routers: [core]", "routers: [core]\ngenerate: [{name: dc, bcube: {ports: [64, 64]}}]", "15:38", "4096 hosts: use at most 1024"},
+	{"routers: [core]", "routers: [core]\ngenerate: [{name: dc, vl2: {racks: 256, hosts: 64, aggregations: 2, intermediates: 1}}]", "15:36", "16384 hosts: use at most 1024"},
+	{"routers: [core]", "routers: [core]\ngenerate: [{name: user, fat_tree: {ports: 2}}]", "15:19", "there is another host or router user"},
+	{"routers: [core]", "routers: [core]\ngenerate: [{name: dc, fat_tree: {ports: 16}}]", "1:7", "hosts and routers with"},
+	// Users
+	{"to: server, via", "to: serber, via", ":", "phone: no host serber: there are many, server, user"},
+	{"to: server, via", "to: core, via", ":", "phone: no host core"},
+	{"to: server, via", "to: user, via", ":", "phone: user would send to itself"},
+	{"via: wlan", "via: lan", ":", "user has no link lan: it has wlan, umts"},
+	{"peer: lan", "peer: wlan", ":", "server has no link wlan: it has lan"},
+	{"[core, server]", "[many, server]", "21:35", "phone: no way from user to server: join them by links and routers"},
+	{"cc: $(cc)", "cc: $(cc)_but_much_longer", ":", `is no algorithm's name: use 1 to 15`},
+	{"transport: udp,", "transport: udp, scheduler: minrtt,", ":", "cross: udp has no packet scheduler"},
+	{"name: cross", "name: phone", ":12", "there is another class of users phone"},
+	{"size: 16 KB", "files: 2", ":", "web: http traffic needs size"},
+	{"rate: 1 Mbit/s, on", "on", ":", "cross: bursts traffic needs rate"},
+	{"on: 1 s, ", "", ":", "cross: bursts traffic needs on"},
+	{", off: 2 s", "", ":", "cross: bursts traffic needs off"},
+	{"traffic: bulk", "traffic: bulk, size: 1 MB", ":", "phone: size says nothing about bulk traffic: leave it out"},
+	{"traffic: bulk", "traffic: bulk, alpha: 2", ":", "phone: alpha says nothing about bulk traffic"},
+	{"traffic: bulk", "traffic: bulk, transport: udp", ":", "phone: bulk traffic is not for udp"},
+	{"direction: down, traffic: http", "traffic: http", ":", "web: http traffic goes down: say direction: down"},
+	// Events
+	{"link: wlan, state", "link: wan, state", ":", "no link wan: there are wlan, umts, lan, each-0, each-1, each-2"},
+	{"at: 5 s", "at: 11 s", ":", "the run is over after 11 s: let it come earlier"},
+	{", state: down", "", ":", "the event changes nothing: give state, rate, delay or loss"},
+	{"state: down", "delay: 100 us", ":", "delay 100 us is below the link's jitter 1 ms"},
+	// Expectations
+	{"metric: goodput", "metric: goodness", ":", `unknown metric "goodness"`},
+	{"of: phone,", "of: phones,", ":", "goodput is of a class or nothing, not \"phones\": there are cross, phone, web"},
+	{"of: wlan, is", "of: wan, is", ":", `loss is of a link, not "wan": there are each-0,`},
+	{"phone/wlan", "phone/each", ":", `path_goodput is of a class/interface, not "phone/each"`},
+	{"at: {n: 2}", "at: {m: 2}", ":", "no variable m: there are n, cc"},
+	{"over: n", "over: m", ":", "no variable m: there are n, cc"},
+	{", over: n", "", ":", "lines need over"},
+	{"kind: published", "kind: guessed", ":", `"guessed" is not one of published, theory, optimum`},
+	{"kind: lines", "kind: pie", ":", `"pie" is not one of traces, box, bars, lines`},
+	{"kind: lines", "kind: traces", ":", "traces are of one of cwnd, sequence, srtt, rate, not of path_goodput"},
+	{"is: within", "is: near", ":", `"near" is not one of above, below, within`},
+	{", margin: 0.5", "", ":", "margin is for within, and within needs one above 0"},
+	{"is: within", "is: above", ":", "margin is for within"},
+}
+
 // Each rule, broken: what a line of good becomes, and what is said of it.
 func TestBad(t *testing.T) {
 	line := func(start string) int {
@@ -67,123 +182,11 @@ func TestBad(t *testing.T) {
 		t.Fatalf("good has no %q", start)
 		return 0
 	}
-	for _, c := range []struct{ old, new, place, want string }{
-		// YAML
-		{"title: A try", "title: [", "1:1", "no YAML, here or further down: did not find"},
-		{"title: A try", "title: A try\n---", "3:1", "a second document begins: one file holds one scenario"},
-		{"title: A try", "title: A try\ntitle: B", "3:1", "key title is there twice: leave one"},
-		{"title: A try", "title:", "2:7", "title is empty: leave the key out, or fill it in"},
-		{"title: A try", `title: " "`, "2:8", "title: nothing is given"},
-		{"title: A try", "[a]: b", "2:1", "a key is not a single word"},
-		// Shape
-		{"title: A try", "titel: A try", "2:1", "unknown key titel in the scenario: use name, title, source, notes,"},
-		{"title: A try\n", "", "1:1", "the scenario lacks title"},
-		{"title: A try", "title: {a: b}", "2:8", "title is not a single value"},
-		{"quick: {measure: 1 s}", "quick: 1 s", "9:8", "quick is not a mapping of keys"},
-		{"routers: [core]", "routers: core", "14:10", "routers is not a list"},
-		{"{link: wlan}, {link: umts}", "{links: wlan}", ":52", "unknown key links in an entry of endpoints: use link, addresses, flags"},
-		// Words and numbers
-		{"name: try", "name: Try", "1:7", `name: name "Try": use 1 to 20 of a-z, 0-9 and -`},
-		{"name: lan,", "name: lo,", ":12", `link name "lo": use 1 to 15`},
-		{"name: n,", "name: N,", ":12", `variable "N": use 1 to 32`},
-		{"repeats: 2", "repeats: two", "7:10", `repeats: "two" is not a whole number`},
-		{"repeats: 2", "repeats: 0", "7:10", "repeats: 0 is not from 1 to 1000"},
-		{"repeats: 2", "seed: -1", "7:7", `seed: "-1" is not a whole number from 0 on`},
-		{"probability: 0.1", "probability: much", ":", `"much" is not a number`},
-		{"probability: 0.1", "probability: 1.5", ":", "1.5 is not from 0.001 to 1"},
-		{"probability: 0.1", "probability: .nan", ":", `".nan" is not a number`},
-		{"end: 20", "end: 20, ecn: yes", ":", `"yes" is not true or false`},
-		{"warmup: 1 s", "warmup: 1", "8:18", `warmup: "1" is no number with a unit of ns, us, ms, s, min, h: write it like 150 ms`},
-		{"warmup: 1 s", "warmup: 2 h", "8:18", "2 h is not from 0 s to 1 h"},
-		{"warmup: 1 s", "warmup: 1e300 s", "8:18", "1e300 s is too much"},
-		{"rate: 1 Mbit/s", "rate: 1 Mbps", ":", `"1 Mbps" is no number with a unit of bit/s, kbit/s, Mbit/s, Gbit/s`},
-		{"size: 16 KB", "size: 16 kb", ":", "write it like 16 MB"},
-		{"jitter: 1 ms", "loss: 200 %", ":", "200 % is not from 0 % to 100 %"},
-		{"jitter: 1 ms", "loss: 0.1", ":", `write it like 1 %`},
-		{"traffic: bulk", "traffic: much", ":", `"much" is not one of bulk, file, http, iperf3, constant, bursts`},
-		{"{link: wlan}", "{link: wlan, flags: [main]}", ":", `"main" is not one of subflow, signal, backup, fullmesh`},
-		// Variables
-		{"name: try", "name: $(cc)", "1:7", "nothing varies here: write it without $(…)"},
-		{"$(n)", "$(m)", ":", "$(m): unknown name m: there are the variables cc, n, and the functions"},
-		{"$(n)", "$(n / 4)", ":", `count: "0.5" is not a whole number`},
-		{"$(n)", "$(n - 2)", ":", "count: 0 is not from 1 to 10000"},
-		{"$(n)", "$(n", ":", "has no closing parenthesis"},
-		{"$(n)", "$(nil)", ":", "is neither a number, a word, true nor false"},
-		{"$(n)", "$(n % 0)", ":", "$(n % 0): integer divide by zero"},
-		{"{name: cc,", "{name: n,", ":12", "there is another variable n"},
-		{"{name: cc,", "{name: max,", ":12", "max is a function of expressions"},
-		{"[lia, olia]", "[lia, lia]", ":", "cc is lia twice: leave one"},
-		{"[lia, olia]", "[]", ":", "variable cc has no values"},
-		// Network
-		{"name: server", "name: user", ":11", "there is another host or router user"},
-		{"routers: [core]", "routers: [many-0]", "14:11", "there is another host or router many-0"},
-		{"name: umts, b", "name: wlan, b", ":12", "there is another link wlan"},
-		{"name: lan,", "name: lan-back,", ":12", "link lan-back: results call the way back of a link NAME-back"},
-		{"[core, server]", "[core, serber]", ":", "link lan: no host or router serber: there are core, user, server, many"},
-		{"[core, server]", "[core, core]", ":", "link lan: between takes two different hosts or routers"},
-		{"[core, server]", "[core]", ":", "link lan: between takes two different"},
-		{"[many, core]", "[many, pair]}\n  - {name: two, between: [many, core]", ":", "no host or router pair"},
-		{"jitter: 1 ms", "jitter: 20 ms", ":", "jitter 20 ms is above the delay 10 ms"},
-		{"{packets: 50}", "{packets: 50, bytes: 64 KB}", ":", "a queue of 2 kinds: give one of packets, bytes, red"},
-		{"rate: 10 Mbit/s, delay", "delay", ":", "a queue without a rate: nothing would ever wait in it"},
-		{"max: 10,", "max: 5,", ":", "max 5 is not above min 5"},
-		{"end: 20", "end: 8", ":", "end 8 is below max 10"},
-		{"end: 20", "end: 2000", ":", "the rise from max to end is flatter than the one before"},
-		{"{min: 5", "{per: 100 Mbit/s, min: 5", ":", "min is 0.5 packets at 10 Mbit/s: RED needs at least 1"},
-		{"energy: wlan", "energy: wifi", ":", "no energy profile wifi: there are wlan, 3g,"},
-		{"energy: wlan", "price: wifi", ":", "no energy profile wifi: there are wlan, 3g,"},
-		{"energy: wlan", "energy: wlan, price: 3g", "18:63", "link lan has energy and price: its sender can spare one end's energy, not both"},
-		{"{link: umts}", "{link: each}", ":", "user has no link each: it has wlan, umts"},
-		{"{link: umts}", "{link: umts, addresses: 8}", ":", "9 addresses: the kernel takes 8 endpoints"},
-		{"routers: [core]", "routers: [core]\ngenerate: [{name: dc}]", "15:19", "dc is of 0 kinds: give one of fat_tree, vl2, bcube"},
-		{"routers: [core]", "routers: [core]\ngenerate: [{name: dc, fat_tree: {ports: 3}}]", "15:41", "3 ports: a fat tree's switches have an even number"},
-		{"routers: [core]", "routers: [core]\ngenerate: [{name: dc, bcube: {ports: []}}]", "15:38", "0 levels: use 1 to 8"},
-		{"routers: [core]", "routers: [core]\ngenerate: [{name: dc, bcube: {ports: [64, 64]}}]", "15:38", "4096 hosts: use at most 1024"},
-		{"routers: [core]", "routers: [core]\ngenerate: [{name: dc, vl2: {racks: 256, hosts: 64, aggregations: 2, intermediates: 1}}]", "15:36", "16384 hosts: use at most 1024"},
-		{"routers: [core]", "routers: [core]\ngenerate: [{name: user, fat_tree: {ports: 2}}]", "15:19", "there is another host or router user"},
-		{"routers: [core]", "routers: [core]\ngenerate: [{name: dc, fat_tree: {ports: 16}}]", "1:7", "hosts and routers with"},
-		// Users
-		{"to: server, via", "to: serber, via", ":", "phone: no host serber: there are many, server, user"},
-		{"to: server, via", "to: core, via", ":", "phone: no host core"},
-		{"to: server, via", "to: user, via", ":", "phone: user would send to itself"},
-		{"via: wlan", "via: lan", ":", "user has no link lan: it has wlan, umts"},
-		{"peer: lan", "peer: wlan", ":", "server has no link wlan: it has lan"},
-		{"[core, server]", "[many, server]", "21:35", "phone: no way from user to server: join them by links and routers"},
-		{"cc: $(cc)", "cc: $(cc)_but_much_longer", ":", `is no algorithm's name: use 1 to 15`},
-		{"transport: udp,", "transport: udp, scheduler: minrtt,", ":", "cross: udp has no packet scheduler"},
-		{"name: cross", "name: phone", ":12", "there is another class of users phone"},
-		{"size: 16 KB", "files: 2", ":", "web: http traffic needs size"},
-		{"rate: 1 Mbit/s, on", "on", ":", "cross: bursts traffic needs rate"},
-		{"on: 1 s, ", "", ":", "cross: bursts traffic needs on"},
-		{", off: 2 s", "", ":", "cross: bursts traffic needs off"},
-		{"traffic: bulk", "traffic: bulk, size: 1 MB", ":", "phone: size says nothing about bulk traffic: leave it out"},
-		{"traffic: bulk", "traffic: bulk, alpha: 2", ":", "phone: alpha says nothing about bulk traffic"},
-		{"traffic: bulk", "traffic: bulk, transport: udp", ":", "phone: bulk traffic is not for udp"},
-		{"direction: down, traffic: http", "traffic: http", ":", "web: http traffic goes down: say direction: down"},
-		// Events
-		{"link: wlan, state", "link: wan, state", ":", "no link wan: there are wlan, umts, lan, each-0, each-1, each-2"},
-		{"at: 5 s", "at: 11 s", ":", "the run is over after 11 s: let it come earlier"},
-		{", state: down", "", ":", "the event changes nothing: give state, rate, delay or loss"},
-		{"state: down", "delay: 100 us", ":", "delay 100 us is below the link's jitter 1 ms"},
-		// Expectations
-		{"metric: goodput", "metric: goodness", ":", `unknown metric "goodness"`},
-		{"of: phone,", "of: phones,", ":", "goodput is of a class or nothing, not \"phones\": there are cross, phone, web"},
-		{"of: wlan, is", "of: wan, is", ":", `loss is of a link, not "wan": there are each-0,`},
-		{"phone/wlan", "phone/each", ":", `path_goodput is of a class/interface, not "phone/each"`},
-		{"at: {n: 2}", "at: {m: 2}", ":", "no variable m: there are n, cc"},
-		{"over: n", "over: m", ":", "no variable m: there are n, cc"},
-		{", over: n", "", ":", "lines need over"},
-		{"kind: published", "kind: guessed", ":", `"guessed" is not one of published, theory, optimum`},
-		{"kind: lines", "kind: pie", ":", `"pie" is not one of traces, box, bars, lines`},
-		{"kind: lines", "kind: traces", ":", "traces are of one of cwnd, sequence, srtt, rate, not of path_goodput"},
-		{"is: within", "is: near", ":", `"near" is not one of above, below, within`},
-		{", margin: 0.5", "", ":", "margin is for within, and within needs one above 0"},
-		{"is: within", "is: above", ":", "margin is for within"},
-	} {
+	for _, c := range mistakes {
 		at := line(strings.Split(c.old, "\n")[0])
 		_, err := Parse("try.yaml", []byte(strings.Replace(good, c.old, c.new, 1)))
-		var problems Problems
-		if !errors.As(err, &problems) {
+		var found problems
+		if !errors.As(err, &found) {
 			t.Errorf("%q: no problems but %v", c.new, err)
 			continue
 		}
@@ -191,13 +194,13 @@ func TestBad(t *testing.T) {
 		if strings.HasPrefix(place, ":") {
 			place = fmt.Sprintf("%d%s", at, place)
 		}
-		said := func(p Problem) bool {
+		said := func(p problem) bool {
 			return strings.HasPrefix(p.Error(), "try.yaml:"+place) && strings.Contains(p.Text, c.want)
 		}
-		if !slices.ContainsFunc(problems, said) {
+		if !slices.ContainsFunc(found, said) {
 			t.Errorf("%q: want try.yaml:%s … %s, got\n%v", c.new, place, c.want, err)
 		}
-		for _, p := range problems {
+		for _, p := range found {
 			if strings.Contains(p.Text, "\n") {
 				t.Errorf("%q: the problem is more than a line:\n%v", c.new, p)
 			}
@@ -369,7 +372,7 @@ func FuzzParse(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		file, err := Parse("fuzz.yaml", []byte(text))
-		var problems Problems
+		var found problems
 		switch {
 		case err == nil:
 			for _, quick := range []bool{false, true} {
@@ -377,10 +380,10 @@ func FuzzParse(f *testing.F) {
 					r.Network()
 				}
 			}
-		case !errors.As(err, &problems):
+		case !errors.As(err, &found):
 			t.Errorf("not a problem of the file: %v", err)
 		default:
-			for _, p := range problems {
+			for _, p := range found {
 				if p.Line < 1 || p.Column < 1 || p.Text == "" {
 					t.Errorf("no place or text: %+v", p)
 				}

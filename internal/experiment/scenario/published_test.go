@@ -213,49 +213,23 @@ func TestRED(t *testing.T) {
 
 // The figures called theory solve the equations that their sources quote, and are those the paper rounds.
 func TestTheory(t *testing.T) {
-	value := func(name, of string, at result.Point) float64 {
-		f, err := Load(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, v := range f.Expect.Values {
-			if v.Kind == result.Theory && v.Of == of && v.Metric == "goodput" && fmt.Sprint(v.At) == fmt.Sprint(at) {
-				return v.Value
-			}
-		}
-		t.Fatalf("%s has no theory of %s at %v", name, of, at)
-		return 0
-	}
-	root := func(f func(float64) float64) float64 { // of a rising f between 0 and 3
-		low, high := 0.0, 3.0
-		for range 60 {
-			if mid := (low + high) / 2; f(mid) < 0 {
-				low = mid
-			} else {
-				high = mid
-			}
-		}
-		return low
-	}
-	check := func(what string, got, want float64) {
-		if math.Abs(got-want) > 0.0006 {
-			t.Errorf("%s: %v in the file, %v by the equation", what, got, want)
-		}
-	}
 	for n1, ratio := range map[string]float64{"10": 1, "30": 3} {
 		at := result.Point{"n1": n1, "cc": "lia"}
 		z := root(func(z float64) float64 { return ratio*z/(2*z+1) + math.Sqrt(z) - 1 })
-		check("scenario A, type2, "+n1, value("scenario-a", "type2", at), math.Sqrt(z))
+		solves(t, "scenario-a", "type2", at, math.Sqrt(z))
 		x := root(func(x float64) float64 { return ratio*x + (1+x)*math.Sqrt(x) - 1 })
-		check("scenario C, multi, "+n1, value("scenario-c", "multi", at), 1+x)
-		check("scenario C, single, "+n1, value("scenario-c", "single", at), (1+x)*math.Sqrt(x))
+		solves(t, "scenario-c", "multi", at, 1+x)
+		solves(t, "scenario-c", "single", at, (1+x)*math.Sqrt(x))
 	}
 	single := result.Point{"red": "single", "cc": "lia"}
 	b2 := root(func(b float64) float64 { return b + (1.8+b)*math.Sqrt(b/1.8) - 2.4 })
-	check("scenario B, blue before", value("scenario-b", "blue", single), 1.8+b2)
-	check("scenario B, red before", value("scenario-b", "red", single), 4.2-1.8-b2)
+	solves(t, "scenario-b", "blue", single, 1.8+b2)
+	solves(t, "scenario-b", "red", single, 4.2-1.8-b2)
+}
 
-	// After: p is T's loss by X's, q = √(2/pX)/rtt. Blue shares q as 1/pX to 1/pT, red (its best path T) as
+// Scenario B after red's upgrade.
+func TestTheoryOfTwoMultipathClasses(t *testing.T) {
+	// p is T's loss by X's, q = √(2/pX)/rtt. Blue shares q as 1/pX to 1/pT, red (its best path T) as
 	// 1/pT to 1/(pX+pT), of q/√p; X carries b1 and r2, 1.8 a pair of users, T all
 	// but b1, 2.4.
 	shares := func(p, q float64) (b1, b2, r1, r2 float64) {
@@ -271,6 +245,37 @@ func TestTheory(t *testing.T) {
 	q := root(func(q float64) float64 { b1, _, _, r2 := shares(p, q); return b1 + r2 - 1.8 })
 	b1, b2, r1, r2 := shares(p, q)
 	multi := result.Point{"red": "multi", "cc": "lia"}
-	check("scenario B, blue after", value("scenario-b", "blue", multi), b1+b2)
-	check("scenario B, red after", value("scenario-b", "red", multi), r1+r2)
+	solves(t, "scenario-b", "blue", multi, b1+b2)
+	solves(t, "scenario-b", "red", multi, r1+r2)
+}
+
+// root is that of a rising function between 0 and 3.
+func root(f func(float64) float64) float64 {
+	low, high := 0.0, 3.0
+	for range 60 {
+		if mid := (low + high) / 2; f(mid) < 0 {
+			low = mid
+		} else {
+			high = mid
+		}
+	}
+	return low
+}
+
+// solves wants a scenario's theoretical goodput to be what its equation gives.
+func solves(t *testing.T, name, of string, at result.Point, want float64) {
+	t.Helper()
+	f, err := Load(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range f.Expect.Values {
+		if v.Kind == result.Theory && v.Of == of && v.Metric == "goodput" && fmt.Sprint(v.At) == fmt.Sprint(at) {
+			if math.Abs(v.Value-want) > 0.0006 {
+				t.Errorf("%s, %s at %v: %v in the file, %v by the equation", name, of, at, v.Value, want)
+			}
+			return
+		}
+	}
+	t.Errorf("%s has no theory of %s at %v", name, of, at)
 }

@@ -23,18 +23,18 @@ type Scenario struct {
 	Title string `yaml:"title" varies:"no"`
 	// The paper, and where in it; for an experiment of your own, say so.
 	Source string `yaml:"source" varies:"no"`
-	// What stands in for what the paper had, and other limits. The report repeats them.
+	// What is done otherwise than in the paper, and other limits. The report repeats them.
 	Notes []string `yaml:"notes,omitempty" varies:"no"`
-	// Variables that the experiment varies; it runs at every combination of their values. `$(…)` in a
-	// value elsewhere, but in expect, computes with them.
+	// Variables that the experiment varies; it runs at every combination of their values. `$(…)` in other
+	// values, except in expect, computes with them.
 	Sweep []Axis `yaml:"sweep,omitempty" varies:"no"`
 	// How often each point is run.
 	Repeats int `yaml:"repeats,omitempty" varies:"no" default:"1" range:"1..1000"`
-	// The repeats' seeds come from it. The same repeat has the same seed at all points.
+	// The repeats' seeds are drawn from it. The same repeat has the same seed at all points.
 	Seed uint64 `yaml:"seed,omitempty" varies:"no" default:"1"`
 	// How long it runs.
 	Phases Phases `yaml:"phases"`
-	// A short form, for a look.
+	// A short form, for a first look.
 	Quick Quick `yaml:"quick,omitempty" varies:"no"`
 	// How often the subflows' state is sampled.
 	Sample Duration `yaml:"sample,omitempty" default:"100 ms" range:"1 ms..1 min"`
@@ -88,7 +88,7 @@ type Quick struct {
 
 // Host is an end host, or several of a kind.
 type Host struct {
-	// Forwards is set for a host that relays what others send.
+	// Forwards says that it relays what others send.
 	Forwards bool `yaml:"-"`
 
 	// Of several, the first is called NAME-0.
@@ -98,7 +98,7 @@ type Host struct {
 	// The in-kernel path manager. Without it every link's address is an endpoint for subflows, and the
 	// limits let all of them be used.
 	MPTCP *MPTCP `yaml:"mptcp,omitempty"`
-	// Left out where false.
+	// If false, the entry is left out.
 	When *bool `yaml:"when,omitempty"`
 }
 
@@ -147,7 +147,7 @@ type Queue struct {
 }
 
 // RED drops before the queue is full: nothing up to min, then evenly more up to probability at max, then
-// evenly more up to everything at end. The kernel knows one rise; two of them in a row make the curve.
+// evenly more up to everything at end. The kernel's RED has one rise; two in a row make the curve.
 type RED struct {
 	// The link rate that min, max and end are for: they grow and shrink with the rate the link has.
 	// Without it they are as given.
@@ -173,14 +173,14 @@ type Link struct {
 	Between []Name `yaml:"between"`
 	// Both directions, unless back differs.
 	Shape `yaml:",inline"`
-	// The direction from the second to the first, in full.
+	// The direction from the second to the first. It takes over nothing from the other one.
 	Back *Shape `yaml:"back,omitempty"`
 	// Profile of what the interface draws, of those that mpcc energy show lists.
 	Energy string `yaml:"energy,omitempty"`
 	// Profile of the interface at the far end of the path, for a sender that spares its receiver's energy:
-	// the algorithms of the host are told that it costs what receiving costs there.
+	// its algorithms are told that sending on this link costs what receiving costs there.
 	Price string `yaml:"price,omitempty"`
-	// Left out where false.
+	// If false, the entry is left out.
 	When *bool `yaml:"when,omitempty"`
 
 	// Interface is the name on hosts: the same at each of several of a kind.
@@ -207,7 +207,7 @@ type Generate struct {
 	Energy string `yaml:"energy,omitempty"`
 	// As for a host. The hosts' links are called eth0, eth1, ….
 	MPTCP *MPTCP `yaml:"mptcp,omitempty"`
-	// Left out where false.
+	// If false, the entry is left out.
 	When *bool `yaml:"when,omitempty"`
 
 	// Place is where the file describes it: file:line:column.
@@ -266,7 +266,7 @@ type User struct {
 	ReceiveBuffer Size `yaml:"receive_buffer,omitempty" range:"4 KB..1 GB"`
 	// What is sent.
 	Traffic `yaml:",inline"`
-	// Left out where false.
+	// If false, the entry is left out.
 	When *bool `yaml:"when,omitempty"`
 }
 
@@ -283,7 +283,6 @@ const (
 // Transports.
 const (
 	OverMPTCP = "mptcp"
-	OverTCP   = "tcp"
 	OverUDP   = "udp"
 )
 
@@ -324,6 +323,6 @@ type Event struct {
 	Delay *Duration `yaml:"delay,omitempty" range:"0 s..4 s"`
 	// Its new loss.
 	Loss *Percent `yaml:"loss,omitempty" range:"0 %..100 %"`
-	// Left out where false.
+	// If false, the entry is left out.
 	When *bool `yaml:"when,omitempty"`
 }

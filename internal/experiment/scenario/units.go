@@ -12,28 +12,28 @@ import (
 	"time"
 )
 
-// Rate is in bit/s, written "10 Mbit/s"; 0 where none is given.
+// Rate is a rate in bit/s, written "10 Mbit/s"; 0 if none is given.
 type Rate uint64
 
-// Duration is written "150 ms".
+// Duration is a time.Duration, written "150 ms".
 type Duration time.Duration
 
-// Size is in bytes, written "16 MB".
+// Size is a number of bytes, written "16 MB".
 type Size uint64
 
-// Percent is written "1 %".
+// Percent is a number of percent, written "1 %".
 type Percent float64
 
-// Name is of a host, router or class of users.
+// Name is the name of a host, a router or a class of users.
 type Name string
 
-// LinkName also fits an interface.
+// LinkName is the name of a link, short enough for an interface.
 type LinkName Name
 
-// Variable is of the sweep.
+// Variable is the name of a variable of the sweep.
 type Variable string
 
-// Std is d as the standard library has it.
+// Std returns d as the standard library has it.
 func (d Duration) Std() time.Duration { return time.Duration(d) }
 
 type unit struct {
@@ -41,7 +41,7 @@ type unit struct {
 	value float64
 }
 
-// The first is what a value is written in that is below all others.
+// The units of each kind. The first is for what is less than one of the second.
 var (
 	rates     = []unit{{"bit/s", 1}, {"kbit/s", 1e3}, {"Mbit/s", 1e6}, {"Gbit/s", 1e9}}
 	durations = []unit{{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}, {"min", 60e9}, {"h", 3600e9}}
@@ -52,7 +52,7 @@ var (
 
 var quantity = regexp.MustCompile(`^([0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?) ?([A-Za-z/%]+)$`)
 
-// parse reads a number and a unit; example shows what is wanted.
+// parse reads a number with a unit. The error shows the example.
 func parse(text []byte, units []unit, example string) (float64, error) {
 	m := quantity.FindStringSubmatch(string(text))
 	if m != nil {
@@ -61,7 +61,7 @@ func parse(text []byte, units []unit, example string) (float64, error) {
 				continue
 			}
 			n, err := strconv.ParseFloat(m[1], 64)
-			// Beyond this a float64 is not a whole number, and an int64 overflows soon after.
+			// Above this a float64 does not have every whole number, and an int64 overflows soon.
 			if err != nil || n*u.value > 1<<53 {
 				return 0, fmt.Errorf("%s is too much", text)
 			}
@@ -76,7 +76,7 @@ func parse(text []byte, units []unit, example string) (float64, error) {
 		text, strings.Join(names, ", "), example)
 }
 
-// format writes v in the largest unit that leaves it a short number.
+// format returns v in the largest unit in which it is a short number.
 func format(v float64, units []unit) string {
 	best := units[0]
 	for _, u := range units[1:] {
@@ -120,7 +120,7 @@ func (d Duration) String() string { return format(float64(d), durations) }
 func (s Size) String() string     { return format(float64(s), sizes) }
 func (p Percent) String() string  { return format(float64(p), percents) }
 
-// The longest name leaves room for a number behind it.
+// The lengths leave room for a number behind the name.
 var (
 	validName     = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,19}$`)
 	validLink     = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,14}$`)

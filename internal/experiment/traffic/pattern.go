@@ -16,8 +16,8 @@ import (
 
 // Pattern is what a user transfers, and when.
 type Pattern interface {
-	// run transfers until all is done or ctx ends. It calls ready when its
-	// first connection is there or it waits for its time.
+	// run transfers until all is done or ctx ends. It calls ready when its first
+	// connection is there or, where it opens those later, at once.
 	run(ctx context.Context, f *Flow, random *rand.Rand, ready func()) error
 }
 
@@ -25,11 +25,11 @@ type Pattern interface {
 type Endless struct{}
 
 func (Endless) run(ctx context.Context, f *Flow, _ *rand.Rand, ready func()) error {
-	f.setActive(true) // whoever never gets a connection has waited for it
+	f.setActive(true) // also while there is no connection yet: that is time without goodput
 	return f.stream(ctx, ready)
 }
 
-// stream is one connection that lasts until ctx ends.
+// stream transfers by one connection until ctx ends. It calls begun when that is there.
 func (f *Flow) stream(ctx context.Context, begun func()) error {
 	conn, err := f.dial(ctx, 0)
 	if err != nil {
@@ -65,11 +65,10 @@ func (f *Flow) move(ctx context.Context, conn *net.TCPConn, bytes uint64) error 
 	return err
 }
 
-// hangUp closes both ends, the receiver's first: what still arrives there is
-// answered with a reset, so that the sender does not try for a minute to get rid
-// of what it has.
+// hangUp closes both ends, the receiver's first: it answers what still arrives
+// with a reset. Otherwise the sender would try for a minute to send what it has.
 func (f *Flow) hangUp(client *net.TCPConn) {
-	if _, served := f.Conns(); f.config.Upload && served != nil {
+	if _, served := f.conns(); f.config.Upload && served != nil {
 		served.Close()
 	}
 	client.Close()
@@ -77,17 +76,13 @@ func (f *Flow) hangUp(client *net.TCPConn) {
 
 // Files transfers files one after the other, each by a connection of its own.
 type Files struct {
-	Bytes uint64        // of one file
-	Count int           // 0: without end
-	Gap   time.Duration // mean pause between two, exponentially distributed
+	Bytes uint64 // of one file
+	Count int    // 0: without end
 }
 
-func (p Files) run(ctx context.Context, f *Flow, random *rand.Rand, ready func()) error {
+func (p Files) run(ctx context.Context, f *Flow, _ *rand.Rand, ready func()) error {
 	ready()
-	for i := 0; p.Count == 0 || i < p.Count; i++ {
-		if i > 0 && !sleep(ctx, time.Duration(random.ExpFloat64()*float64(p.Gap))) {
-			return nil
-		}
+	for i := 0; ctx.Err() == nil && (p.Count == 0 || i < p.Count); i++ {
 		if err := f.transfer(p.Bytes, func() error {
 			conn, err := f.dial(ctx, p.Bytes)
 			if err != nil {
@@ -101,7 +96,7 @@ func (p Files) run(ctx context.Context, f *Flow, random *rand.Rand, ready func()
 	return nil
 }
 
-// transfer records one file around its transfer.
+// transfer records one file, which move transfers.
 func (f *Flow) transfer(bytes uint64, move func() error) error {
 	start := time.Now()
 	f.mu.Lock()
@@ -120,18 +115,18 @@ func (f *Flow) transfer(bytes uint64, move func() error) error {
 	return err
 }
 
-// Bursts sends at a rate for a while, then pauses, at random times that follow
-// Pareto distributions. Without On it never pauses.
+// Bursts sends at a rate for a while, then pauses, and so on. How long each lasts
+// follows a Pareto distribution. Without On it never pauses.
 type Bursts struct {
 	Rate    uint64        // bit/s of content while on, 0 as much as the network takes
-	On, Off time.Duration // means
-	Shape   float64       // of the distributions, above 1; 0: 1.5
+	On, Off time.Duration // mean lengths of bursts and pauses
+	Shape   float64       // exponent of the distributions, above 1; 0: 1.5
 	UDP     bool
 }
 
 const defaultShape = 1.5
 
-// pareto draws from the distribution with that mean.
+// pareto draws a length from the distribution with that mean.
 func (p Bursts) pareto(random *rand.Rand, mean time.Duration) time.Duration {
 	shape := p.Shape
 	if shape == 0 {
@@ -195,10 +190,10 @@ func (g *gate) set(open bool) {
 	g.turn = make(chan struct{})
 }
 
-// catchUp is how much a sender that was late may send at once.
+// catchUp is for how much of its time a sender that was late may send at once.
 const catchUp = 20 * time.Millisecond
 
-// pass waits until n bytes may pass; false when the flow has ended.
+// pass waits until n bytes may pass. It returns false when the flow has ended.
 func (g *gate) pass(n int) bool {
 	for {
 		g.mu.Lock()
@@ -224,10 +219,10 @@ func (g *gate) pass(n int) bool {
 	}
 }
 
-// pacedPart is what passes a gate at a time: the content of one datagram.
+// pacedPart is how many bytes pass a gate at a time: the content of one datagram.
 const pacedPart = 1440
 
-// pace is the flow's gate, nil where it has none.
+// pace returns what has senders wait for the flow's gate; nil where it has none.
 func (f *Flow) pace() func(int) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -237,7 +232,7 @@ func (f *Flow) pace() func(int) bool {
 	return f.gate.pass
 }
 
-// datagrams sends by UDP, from the one host straight to the other.
+// datagrams sends by UDP until ctx ends. It calls begun when the sockets are there.
 func (f *Flow) datagrams(ctx context.Context, begun func()) error {
 	c := f.config
 	from, to, src, dst := c.Client, f.server.host, c.Local, c.Addr
@@ -279,7 +274,7 @@ func (f *Flow) datagrams(ctx context.Context, begun func()) error {
 	return out.Close()
 }
 
-// sleep waits; false when ctx ended first.
+// sleep waits. It returns false when ctx ended first.
 func sleep(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {
 		return ctx.Err() == nil

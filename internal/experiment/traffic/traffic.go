@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package traffic makes the users of an experiment: connections between the
-// hosts of a lab that carry content in one direction, in patterns, and count
-// what arrives. Thousands of them run in one process.
+// Package traffic makes the users of an experiment. A user transfers content in
+// one direction between two hosts of a lab, in a pattern such as one endless
+// stream or files one after the other, and counts what arrives. Thousands of
+// them run in one process.
 //
 //	server, err := traffic.Listen(host)
 //	defer server.Close()
@@ -36,17 +37,17 @@ type Config struct {
 	Addr      netip.Addr // of the server
 	Upload    bool       // the client sends; else the server does
 	Multipath bool
-	CC        string // of both ends, "" the namespace's default
+	CC        string // congestion control of both ends; "": the namespace's default
 
-	// Bytes of content that wait in the sender's and the receiver's sockets, 0
-	// the kernel's own choice.
+	// Sizes of the sender's and the receiver's socket buffers in bytes; 0: the
+	// kernel's own choice.
 	SendBuffer, ReceiveBuffer int
 
 	Pattern Pattern
 	Seed    uint64 // of the pattern's random times
 
-	// Watch, if there is one, is called at the start, when a connection is there
-	// and before it is closed, both ends still open.
+	// Watch may be nil. It is called when the flow starts, when a connection is
+	// there, and before it is closed, with both ends still open.
 	Watch func(*Flow)
 }
 
@@ -59,7 +60,7 @@ func (c Config) options() mptcp.Options {
 	return o
 }
 
-// serverOptions are those of the server's end.
+// serverOptions are the options of the server's end.
 func (c Config) serverOptions() mptcp.Options {
 	if c.Upload {
 		return mptcp.Options{CC: c.CC, ReceiveBuffer: c.ReceiveBuffer}
@@ -74,7 +75,7 @@ type Flow struct {
 	server *Server
 	cancel context.CancelFunc
 	ended  chan struct{} // closed when all of it has ended
-	err    error         // why; read after ended
+	err    error         // why it ended; to be read after that
 
 	received atomic.Uint64
 
@@ -82,7 +83,7 @@ type Flow struct {
 	clock          stopwatch
 	transfers      []Transfer
 	client, served *net.TCPConn // the present connection's ends
-	gate           *gate        // of a pattern with a rate
+	gate           *gate        // of a pattern with a rate; nil without
 }
 
 // Transfer is one file.
@@ -98,45 +99,40 @@ type Count struct {
 	Active time.Duration // in which there was something to transfer
 }
 
-// Count reads the flow's counts.
+// Count returns the flow's counts so far.
 func (f *Flow) Count() Count {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return Count{f.received.Load(), f.clock.read(time.Now())}
 }
 
-// Transfers lists the files so far, in the order of their start.
+// Transfers returns the files so far, in the order of their start.
 func (f *Flow) Transfers() []Transfer {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return append([]Transfer(nil), f.transfers...)
 }
 
-// Conns are the client's and the server's end of the present connection; nil
-// where there is none, and with UDP.
-func (f *Flow) Conns() (client, server *net.TCPConn) {
+// conns returns the client's and the server's end of the present connection;
+// nil where there is none, and with UDP.
+func (f *Flow) conns() (client, server *net.TCPConn) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.client, f.served
 }
 
-// Sender and receiver are the ends of the present connection by what they do.
-func (f *Flow) ends() (sender, receiver *net.TCPConn) {
-	client, server := f.Conns()
+// Sender returns the sending end of the present connection; nil where there is
+// none, and with UDP.
+func (f *Flow) Sender() *net.TCPConn {
+	client, server := f.conns()
 	if f.config.Upload {
-		return client, server
+		return client
 	}
-	return server, client
+	return server
 }
 
-// Sender is the sending end of the present connection.
-func (f *Flow) Sender() *net.TCPConn { s, _ := f.ends(); return s }
-
-// Receiver is the receiving end of the present connection.
-func (f *Flow) Receiver() *net.TCPConn { _, r := f.ends(); return r }
-
-// Done is closed when the flow has ended, by Stop or because its pattern is
-// complete or an error ended it.
+// Done returns a channel that is closed when the flow has ended: by Stop, by an
+// error, or because its pattern is complete.
 func (f *Flow) Done() <-chan struct{} { return f.ended }
 
 // Stop ends the flow and returns the error that ended it before.
@@ -174,8 +170,8 @@ func (w *stopwatch) read(now time.Time) time.Duration {
 	return w.sum + now.Sub(w.since)
 }
 
-// Server is the end of a host that all users come to: it listens on one port,
-// for MPTCP and TCP.
+// Server accepts the connections of all users whose server is one host. It
+// listens on one port, for MPTCP and TCP.
 type Server struct {
 	host *lab.Host
 	ln   *mptcp.Listener
@@ -184,11 +180,10 @@ type Server struct {
 	mu    sync.Mutex
 	flows map[uint64]*Flow
 	wait  sync.WaitGroup
-
-	webServer
+	web   web
 }
 
-// Listen starts a host's server.
+// Listen starts a server on a host.
 func Listen(h *lab.Host) (*Server, error) {
 	s := &Server{host: h, flows: map[uint64]*Flow{}}
 	err := h.Do(func() (err error) {
@@ -202,14 +197,12 @@ func Listen(h *lab.Host) (*Server, error) {
 	return s, nil
 }
 
-// Close stops listening and waits for the server's ends of flows, which must
-// have been stopped.
+// Close stops listening and waits for the server's ends of flows. Stop the flows
+// before.
 func (s *Server) Close() error {
 	err := s.ln.Close()
 	s.wait.Wait()
-	if s.nginx != nil {
-		s.nginx.close()
-	}
+	s.web.close()
 	return err
 }
 
@@ -220,7 +213,7 @@ func (s *Server) accept() {
 			return
 		}
 		if err != nil {
-			time.Sleep(time.Millisecond) // a connection that was reset before; or files have run out
+			time.Sleep(time.Millisecond) // the connection is reset already, or there are too many open files
 			continue
 		}
 		s.wait.Go(func() {
@@ -233,8 +226,8 @@ func (s *Server) accept() {
 // greeting is how long a connection may take to say whose it is.
 const greeting = 30 * time.Second
 
-// serve does the server's part of a connection, which begins with its flow's id
-// and, where the server sends, how many bytes it is to send.
+// serve does the server's part of a connection. It begins with what dial writes:
+// the flow's id and how many bytes are to be sent, 0 for no end.
 func (s *Server) serve(conn *net.TCPConn) {
 	var hello struct{ Flow, Bytes uint64 }
 	if err := conn.SetReadDeadline(time.Now().Add(greeting)); err != nil {
@@ -264,7 +257,7 @@ func (s *Server) serve(conn *net.TCPConn) {
 		return
 	}
 	if err := send(conn, hello.Bytes, f.pace()); err == nil {
-		_, _ = conn.Read(make([]byte, 1)) // until the client has all and closes
+		_, _ = conn.Read(make([]byte, 1)) // returns when the client has all of it and closes
 	}
 }
 
@@ -278,8 +271,8 @@ func (f *Flow) fail(err error) {
 	f.cancel()
 }
 
-// Start starts a user. It returns when the first connection is there, or the
-// pattern begins later.
+// Start starts a user. It returns when the first connection is there, or at once
+// where the pattern opens its connections later. The flow ends with ctx.
 func (s *Server) Start(ctx context.Context, c Config) (*Flow, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	f := &Flow{config: c, id: s.next.Add(1), server: s, cancel: cancel, ended: make(chan struct{})}
@@ -292,8 +285,8 @@ func (s *Server) Start(ctx context.Context, c Config) (*Flow, error) {
 		defer close(f.ended)
 		err := c.Pattern.run(ctx, f, rand.New(rand.NewPCG(c.Seed, 0)), func() { ready <- nil })
 		f.setActive(false)
-		if _, served := f.Conns(); served != nil {
-			served.Close() // it may have content left that nobody takes
+		if _, served := f.conns(); served != nil {
+			served.Close() // it may wait to send what nobody will receive
 		}
 		if ctx.Err() == nil && err != nil {
 			f.fail(err)
@@ -316,7 +309,7 @@ func (f *Flow) failure() error {
 	return f.err
 }
 
-// dialing bounds how many threads are inside hosts at once to connect.
+// dialing limits how many threads are inside hosts at once to connect.
 var dialing = make(chan struct{}, 256)
 
 // dial opens a connection of the flow and says what it wants of the server.
@@ -325,7 +318,7 @@ func (f *Flow) dial(ctx context.Context, bytes uint64) (conn *net.TCPConn, err e
 	defer func() { <-dialing }()
 	o := f.config.options()
 	if o.TCP {
-		o.CC = "" // until there is a connection: ECN that a SYN of DCTCP asks for is granted by its like only
+		o.CC = "" // set when connected: only a server with DCTCP grants the ECN that a SYN of DCTCP asks for
 	}
 	err = f.config.Client.Do(func() (err error) {
 		conn, err = mptcp.Dial(ctx, netip.AddrPortFrom(f.config.Addr, f.server.ln.Addr().Port()), o)
@@ -358,8 +351,8 @@ func (f *Flow) watch() {
 // content is what is sent: the network does not look at it.
 var content [64 << 10]byte
 
-// send sends bytes of content, or without end if 0, when pace lets it; nil
-// always does.
+// send sends so many bytes of content, 0 for no end. pace, if not nil, waits until
+// so many bytes may be sent, and returns false when the flow has ended.
 func send(conn net.Conn, bytes uint64, pace func(int) bool) error {
 	for sent := uint64(0); bytes == 0 || sent < bytes; {
 		part := content[:]
@@ -381,7 +374,7 @@ func send(conn net.Conn, bytes uint64, pace func(int) bool) error {
 	return nil
 }
 
-// receive counts content until bytes of it are there, or without end if 0.
+// receive receives so many bytes of content, 0 for no end, and counts them.
 func (f *Flow) receive(conn net.Conn, bytes uint64) error {
 	buf := make([]byte, 32<<10)
 	for got := uint64(0); bytes == 0 || got < bytes; {

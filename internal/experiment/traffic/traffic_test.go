@@ -70,14 +70,14 @@ func (n net) start(t *testing.T, c traffic.Config) *traffic.Flow {
 	return f
 }
 
-// mbps is what arrives meanwhile.
+// mbps returns the rate at which content arrives for a while, in Mbit/s.
 func mbps(f *traffic.Flow, d time.Duration) float64 {
 	start, before := time.Now(), f.Count()
 	time.Sleep(d)
 	return float64(f.Count().Bytes-before.Bytes) * 8 / time.Since(start).Seconds() / 1e6
 }
 
-// Users of every kind fill the link together, and no more than that.
+// Users of every kind, together, fill the link and no more.
 func TestEndless(t *testing.T) {
 	for _, upload := range []bool{false, true} {
 		n := newNet(t)
@@ -157,7 +157,7 @@ func TestBursts(t *testing.T) {
 	}
 }
 
-// Who never gets a connection has nothing for all the time.
+// A user that never gets a connection has moved nothing in all the time that it has tried.
 func TestNoConnection(t *testing.T) {
 	n := newNet(t)
 	nobody := n.link.Addr(n.server).Next()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command vm boots a stock kernel in a VM and runs a command or a shell inside.
+// Command vm boots a stock kernel in a VM, and runs a command or a shell in there.
 package main
 
 import (
@@ -8,6 +8,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"os/signal"
 	"strings"
@@ -39,7 +40,7 @@ func run(args []string) (int, error) {
 		fmt.Fprint(flags.Output(), usage)
 		flags.PrintDefaults()
 	}
-	label := flags.String("kernel", vm.Labels()[0], "label of the kernel: "+strings.Join(vm.Labels(), ", "))
+	label := flags.String("kernel", kernels.Labels()[0], "label of the kernel: "+strings.Join(kernels.Labels(), ", "))
 	mpcc := flags.Bool("mpcc", true, "build mpcc and its tests, and put them into the VM")
 	results := flags.String("results", "", "existing `folder` that gets the guest's /results")
 	files := map[string]string{}
@@ -60,13 +61,17 @@ func run(args []string) (int, error) {
 	} else if err != nil {
 		return 2, nil // Parse has said why
 	}
+	kernel, err := kernels.Find(*label)
+	if err != nil {
+		return 2, err
+	}
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	spec := vm.Spec{Kernel: *label, Files: files, Stdout: os.Stdout, ResultsDir: *results}
+	spec := vm.Spec{Kernel: kernel, Files: files, Stdout: os.Stdout, ResultsDir: *results, Stage: stage}
 	switch verb := args[0]; {
 	case verb == "fetch" && flags.NArg() == 0:
-		return 0, vm.Fetch(ctx, *label)
+		return 0, vm.Fetch(ctx, kernel, stage)
 	case verb == "shell" && flags.NArg() == 0:
 		spec.Interactive = true
 		spec.Cmd = shell()
@@ -76,22 +81,28 @@ func run(args []string) (int, error) {
 		flags.Usage()
 		return 2, nil
 	}
-	if *mpcc {
+	return boot(ctx, spec, *mpcc)
+}
+
+// boot runs the VM, if wanted with mpcc and its tests in it, and returns the command's status.
+func boot(ctx context.Context, spec vm.Spec, mpcc bool) (int, error) {
+	if mpcc {
 		built, remove, err := kernels.ProjectFiles(ctx)
 		if err != nil {
 			return 1, fmt.Errorf("%w\n(-mpcc=false starts the VM without it)", err)
 		}
 		defer remove()
-		for guest, host := range built {
-			files[guest] = host
-		}
+		maps.Copy(spec.Files, built)
 		spec.Env = kernels.ProjectEnv()
 	}
 	result, err := vm.Run(ctx, spec)
 	return result.Status, err
 }
 
-// shell is a login shell that knows the terminal: a serial line tells it nothing.
+func stage(what string) { fmt.Fprintln(os.Stderr, "vm:", what) }
+
+// shell returns the command of a login shell that knows type and size of the terminal: the serial line between
+// them does not say.
 func shell() []string {
 	script := "exec bash -l"
 	if size, err := unix.IoctlGetWinsize(int(os.Stdin.Fd()), unix.TIOCGWINSZ); err == nil {

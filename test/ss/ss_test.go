@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package lab_test
+package ss
 
 import (
 	"net/netip"
@@ -11,14 +11,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-
-	"github.com/mpcc/mpcc/internal/experiment/lab"
 )
 
-// The files are what ss of that iproute2 release printed; the values here were
-// read off them.
-func TestParseSS(t *testing.T) {
-	first := lab.Socket{
+// What the files in testdata say; the values were read off them.
+var (
+	first = Socket{
 		Proto: "tcp", State: "ESTAB",
 		Local:  netip.MustParseAddrPort("10.0.2.1:51107"),
 		Remote: netip.MustParseAddrPort("10.0.2.2:5000"),
@@ -27,7 +24,7 @@ func TestParseSS(t *testing.T) {
 		BytesSent: 46584560, BytesAcked: 46584561,
 		Token: 0xd93dcb52, LocalID: 1, RemoteID: 1, Flags: "Jjec",
 	}
-	second := lab.Socket{
+	second = Socket{
 		Proto: "tcp", State: "ESTAB",
 		Local:  netip.MustParseAddrPort("10.0.1.1:52396"),
 		Remote: netip.MustParseAddrPort("10.0.1.2:5000"),
@@ -36,11 +33,11 @@ func TestParseSS(t *testing.T) {
 		BytesSent: 838386688, BytesAcked: 838282513, BytesRetrans: 38640,
 		Token: 0xd93dcb52, Flags: "Mmec",
 	}
-	connection := lab.Socket{
+	connection = Socket{
 		Proto: "mptcp", State: "ESTAB", Local: second.Local, Remote: second.Remote,
 		Token: 0xd93dcb52,
 	}
-	newerFirst := lab.Socket{
+	newerFirst = Socket{
 		Proto: "tcp", State: "ESTAB",
 		Local:  netip.MustParseAddrPort("10.0.1.1:50804"),
 		Remote: netip.MustParseAddrPort("10.0.1.2:44311"),
@@ -49,7 +46,7 @@ func TestParseSS(t *testing.T) {
 		BytesSent: 6006821, BytesAcked: 5986886, BytesRetrans: 19936,
 		Token: 0x1b215d26, Flags: "Mmec",
 	}
-	newerSecond := lab.Socket{
+	newerSecond = Socket{
 		Proto: "tcp", State: "ESTAB",
 		Local:  netip.MustParseAddrPort("10.0.2.1:51965"),
 		Remote: netip.MustParseAddrPort("10.0.2.2:44311"),
@@ -58,11 +55,11 @@ func TestParseSS(t *testing.T) {
 		BytesSent: 5558856, BytesAcked: 5547465, BytesRetrans: 11392,
 		Token: 0x1b215d26, LocalID: 1, RemoteID: 1, Flags: "Jjec",
 	}
-	newerConnection := lab.Socket{
+	newerConnection = Socket{
 		Proto: "mptcp", State: "ESTAB", Local: newerFirst.Local, Remote: newerFirst.Remote,
 		BytesSent: 12582925, BytesAcked: 12090725, Token: 0x1b215d26,
 	}
-	plain := []lab.Socket{ // without -M: TCP alone, and no protocol column
+	plain = []Socket{ // without -M: TCP alone, and no protocol column
 		{
 			Proto: "tcp", State: "ESTAB", Local: first.Local, Remote: first.Remote,
 			CC: "bbr", CwndPkts: 482, SSThreshPkts: 136,
@@ -78,7 +75,11 @@ func TestParseSS(t *testing.T) {
 			Token: 0xd93dcb52, Flags: "Mmec",
 		},
 	}
-	for file, want := range map[string][]lab.Socket{
+)
+
+// The files are what ss of that iproute2 release printed.
+func TestParse(t *testing.T) {
+	for file, want := range map[string][]Socket{
 		"ss-6.1-tiM.txt":  {first, second, connection},
 		"ss-6.1-ti.txt":   plain,
 		"ss-6.15-tiM.txt": {newerFirst, newerSecond, newerConnection},
@@ -87,12 +88,12 @@ func TestParseSS(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := lab.ParseSS(string(text))
+		got, err := parse(string(text))
 		if err != nil {
 			t.Fatalf("%s: %v", file, err)
 		}
 		diff := cmp.Diff(want, got,
-			cmpopts.IgnoreFields(lab.Socket{}, "Fields"), cmpopts.EquateComparable(netip.AddrPort{}))
+			cmpopts.IgnoreFields(Socket{}, "Fields"), cmpopts.EquateComparable(netip.AddrPort{}))
 		if diff != "" {
 			t.Errorf("%s (- want, + got):\n%s", file, diff)
 		}
@@ -102,34 +103,34 @@ func TestParseSS(t *testing.T) {
 	}
 }
 
-func TestParseSSOtherLines(t *testing.T) {
+func TestParseOtherLines(t *testing.T) {
 	for name, c := range map[string]struct {
 		text string
-		want lab.Socket
+		want Socket
 	}{
 		"listening": {
 			"tcp   LISTEN 0      128     0.0.0.0:5000  0.0.0.0:*\n\t bbr cwnd:10 tcp-ulp-mptcp\n",
-			lab.Socket{Proto: "tcp", State: "LISTEN", Local: netip.MustParseAddrPort("0.0.0.0:5000"),
+			Socket{Proto: "tcp", State: "LISTEN", Local: netip.MustParseAddrPort("0.0.0.0:5000"),
 				Remote: netip.MustParseAddrPort("0.0.0.0:0"), CC: "bbr", CwndPkts: 10},
 		},
 		"no protocol column, mapped addresses, options before the name": {
 			"ESTAB 0 0 [::ffff:10.0.1.2]:5000 [::ffff:10.0.1.1]:4000\n\t ts sack ecn ecnseen cubic wscale:7,7 rto:204 rtt:20.25/1.5 cwnd:10\n",
-			lab.Socket{Proto: "tcp", State: "ESTAB", Local: netip.MustParseAddrPort("10.0.1.2:5000"),
+			Socket{Proto: "tcp", State: "ESTAB", Local: netip.MustParseAddrPort("10.0.1.2:5000"),
 				Remote: netip.MustParseAddrPort("10.0.1.1:4000"), CC: "cubic", CwndPkts: 10, RTT: 20250 * time.Microsecond},
 		},
 		"bound to a device, no details": {
 			"tcp SYN-SENT 0 1 10.0.1.2%eth0:5000 10.0.1.1:4000\n",
-			lab.Socket{Proto: "tcp", State: "SYN-SENT", Local: netip.MustParseAddrPort("10.0.1.2:5000"),
+			Socket{Proto: "tcp", State: "SYN-SENT", Local: netip.MustParseAddrPort("10.0.1.2:5000"),
 				Remote: netip.MustParseAddrPort("10.0.1.1:4000")},
 		},
 	} {
-		got, err := lab.ParseSS(c.text)
+		got, err := parse(c.text)
 		if err != nil || len(got) != 1 {
 			t.Errorf("%s: %v, %v", name, got, err)
 			continue
 		}
 		diff := cmp.Diff(c.want, got[0],
-			cmpopts.IgnoreFields(lab.Socket{}, "Fields"), cmpopts.EquateComparable(netip.AddrPort{}))
+			cmpopts.IgnoreFields(Socket{}, "Fields"), cmpopts.EquateComparable(netip.AddrPort{}))
 		if diff != "" {
 			t.Errorf("%s (- want, + got):\n%s", name, diff)
 		}
@@ -142,11 +143,11 @@ func TestParseSSOtherLines(t *testing.T) {
 		"ESTAB 0 0 10.0.1.2:1 10.0.1.1:2\n\t reno cwnd:x\n": "cwnd:x",
 		"ESTAB 0 0 10.0.1.2:1 10.0.1.1:2\n\t token:12\n":    "no remote and local token",
 	} {
-		if _, err := lab.ParseSS(text); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := parse(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: error %v, want %q", text, err, want)
 		}
 	}
-	if got, err := lab.ParseSS(""); err != nil || len(got) != 0 {
+	if got, err := parse(""); err != nil || len(got) != 0 {
 		t.Errorf("nothing gave %v, %v", got, err)
 	}
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package lab
+// Package ss reads what the program ss shows of the sockets in a lab. Tests compare with it what this project
+// reads by itself.
+package ss
 
 import (
 	"context"
@@ -11,11 +13,12 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/mpcc/mpcc/internal/experiment/lab"
 )
 
 // Socket is one connection as ss shows it: a TCP socket, which may be an MPTCP
-// subflow, or an MPTCP connection. Numbers that ss leaves out are 0. It is the
-// kernel's word on what runs, independent of this project's own reading.
+// subflow, or an MPTCP connection. Numbers that ss leaves out are 0.
 type Socket struct {
 	Proto         string // "tcp" or "mptcp"
 	State         string // "ESTAB", "LISTEN", …
@@ -23,8 +26,8 @@ type Socket struct {
 
 	CC            string // congestion control; "" for an MPTCP connection
 	CwndPkts      int
-	SSThreshPkts  int           // 0 while the kernel has none
-	RTT, MinRTT   time.Duration // smoothed, and least
+	SSThreshPkts  int           // 0 before the first loss
+	RTT, MinRTT   time.Duration // smoothed RTT, and the smallest
 	BytesSent     uint64        // retransmissions included
 	BytesRetrans  uint64
 	BytesAcked    uint64
@@ -36,22 +39,22 @@ type Socket struct {
 	LocalID, RemoteID uint8  // MPTCP address ids of a subflow
 	Flags             string // of a subflow, in ss's letters: b, B for backup
 
-	// Fields holds all of ss's "name:value" words.
+	// Fields has all of ss's "name:value" words.
 	Fields map[string]string
 }
 
-// Sockets lists the host's TCP sockets and MPTCP connections, except those
+// Sockets returns a host's TCP sockets and MPTCP connections, except those
 // that only listen.
-func (h *Host) Sockets(ctx context.Context) ([]Socket, error) {
+func Sockets(ctx context.Context, h *lab.Host) ([]Socket, error) {
 	out, err := h.Command(ctx, "ss", "-tiMnH").CombinedOutput()
 	if err != nil {
-		return nil, fmt.Errorf("lab: %s: %w", h.name, toolError("ss", "-tiMnH", out, err))
+		return nil, fmt.Errorf("%s: ss: %w: %s", h.Name(), err, out)
 	}
-	return ParseSS(string(out))
+	return parse(string(out))
 }
 
-// ParseSS reads what "ss -tiMnH" or, with TCP alone, "ss -tinH" prints.
-func ParseSS(text string) ([]Socket, error) {
+// parse reads what "ss -tiMnH" or, with TCP alone, "ss -tinH" prints.
+func parse(text string) ([]Socket, error) {
 	var sockets []Socket
 	for line := range strings.Lines(text) {
 		words := strings.Fields(line)
@@ -69,7 +72,7 @@ func ParseSS(text string) ([]Socket, error) {
 			err = sockets[len(sockets)-1].parseDetails(words)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("lab: ss printed %q: %w", strings.TrimSpace(line), err)
+			return nil, fmt.Errorf("ss printed %q: %w", strings.TrimSpace(line), err)
 		}
 	}
 	return sockets, nil
@@ -93,7 +96,7 @@ func parseSocket(words []string) (Socket, error) {
 	return s, err
 }
 
-// parseAddr reads ADDR[%DEV]:PORT, where * stands for any.
+// parseAddr reads ADDR[%DEV]:PORT. Either may be *, for any.
 func parseAddr(word string) (netip.AddrPort, error) {
 	i := strings.LastIndexByte(word, ':')
 	if i < 0 {
@@ -117,7 +120,7 @@ func parseAddr(word string) (netip.AddrPort, error) {
 	return netip.AddrPortFrom(addr.Unmap(), uint16(port)), nil
 }
 
-// optionWords are printed without a value before the congestion control.
+// optionWords are those that ss prints before the congestion control, without a value.
 var optionWords = []string{"ts", "sack", "ecn", "ecnseen", "fastopen"}
 
 func (s *Socket) parseDetails(words []string) error {

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package run
+
+import (
+	"context"
+	"errors"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/mpcc/mpcc/internal/lockfile"
+	"github.com/mpcc/mpcc/test/nobody"
+)
+
+// Runs wait for each other only until their contexts end.
+func TestWaitForOtherRuns(t *testing.T) {
+	unlock, err := lockState(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unlock()
+	for name, wait := range map[string]func(context.Context) error{
+		"acquire": func(ctx context.Context) error { _, err := acquire(ctx, nil); return err },
+		"Clean":   func(ctx context.Context) error { _, err := Clean(ctx); return err },
+	} {
+		reason := errors.New("the user has had enough")
+		ctx, cancel := context.WithTimeoutCause(t.Context(), 100*time.Millisecond, reason)
+		defer cancel()
+		start := time.Now()
+		err := wait(ctx)
+		var held *lockfile.HeldError
+		if !errors.As(err, &held) || !errors.Is(err, reason) || time.Since(start) > 5*time.Second {
+			t.Errorf("%s after %v: %v", name, time.Since(start), err)
+		}
+	}
+}
+
+// After an interrupt algorithms are unloaded all the same, unless somebody keeps the run from it for long.
+func TestReleaseAfterInterrupt(t *testing.T) {
+	interrupted, cancel := context.WithCancel(t.Context())
+	cancel()
+	unlock, err := lockState(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	start := time.Now()
+	err = (&algorithms{}).release(interrupted)
+	var held *lockfile.HeldError
+	if took := time.Since(start); !errors.As(err, &held) || took < releaseWait || took > 3*releaseWait {
+		t.Errorf("after %v: %v", took, err)
+	}
+	unlock()
+	if err := (&algorithms{}).release(interrupted); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestLocksAreNotForNobody(t *testing.T) {
+	unlock, err := lockState(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unlock()
+	nobody.CannotLock(t, statePath(guard))
+
+	const file = "test" // as an algorithm has one
+	a := &algorithms{held: map[string]*lockfile.Lock{}}
+	if err := a.share(t.Context(), file); err != nil {
+		t.Fatal(err)
+	}
+	nobody.CannotLock(t, statePath(file))
+	if err := ifUnused(file, func(*os.File) error { return errors.New("it is used") }); err != nil {
+		t.Error(err)
+	}
+	if err := a.held[file].Unlock(); err != nil {
+		t.Fatal(err)
+	}
+	ended := false
+	if err := ifUnused(file, func(*os.File) error { ended = true; return nil }); err != nil || !ended {
+		t.Errorf("nobody uses the file; ended: %v, %v", ended, err)
+	}
+	if _, err := os.Stat(statePath(file)); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the file is still there: %v", err)
+	}
+}

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package run
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/mpcc/mpcc/internal/experiment/result"
+	"github.com/mpcc/mpcc/internal/experiment/scenario"
+	"github.com/mpcc/mpcc/internal/experiment/traffic"
+	"github.com/mpcc/mpcc/pkg/energy"
+)
+
+// observer sees what a user's subflows do. A socketObserver asks the kernel about the user's open sockets; where
+// other programs have these, a mapObserver reads the maps of the algorithms.
+type observer interface {
+	// connection is told of each connection when it is there, and again before it is closed.
+	connection(f *traffic.Flow)
+	// look reads the counters; what follows goes by the last look.
+	look() error
+	// begin begins the measured phase.
+	begin()
+	// samples returns the state of each subflow that is live, without time and user. In the measured phase
+	// the report has the means of all samples.
+	samples() []result.Sample
+	// report fills in what was seen since begin.
+	report(r *result.User)
+}
+
+// iface is an interface of a user's host.
+type iface struct {
+	name    string
+	profile *energy.Profile // nil if it has none
+}
+
+// interfacesOf returns a host's interfaces by address.
+func (n *network) interfacesOf(host scenario.Name) map[netip.Addr]iface {
+	found := map[netip.Addr]iface{}
+	for _, at := range n.interfaces[host] {
+		for _, addr := range at.addrs {
+			found[addr] = at.iface
+		}
+	}
+	return found
+}
+
+// means sums up what samples show, for their means.
+type means struct {
+	cwnd, srtt float64
+	samples    int
+}
+
+func (m *means) add(s result.Sample) {
+	m.cwnd += float64(s.Cwnd)
+	m.srtt += s.SRTT
+	m.samples++
+}
+
+func (m *means) fill(s *result.Subflow) {
+	if m.samples > 0 {
+		s.Cwnd, s.SRTT = m.cwnd/float64(m.samples), m.srtt/float64(m.samples)
+	}
+}
+
+// meter models the energy that a user spends on an interface.
+type meter struct {
+	profile *energy.Profile
+	bytes   uint64        // moved in the measured phase
+	active  time.Duration // time in which any were moved
+}
+
+// add counts what was moved in a stretch of time.
+func (m *meter) add(bytes uint64, since time.Duration) {
+	if bytes > 0 {
+		m.bytes += bytes
+		m.active += since
+	}
+}
+
+// joules returns the energy by the model P = b·x + θ: b for each bit that was moved, θ over the active time.
+func (m *meter) joules(up bool) float64 {
+	slope := m.profile.Downlink
+	if up {
+		slope = m.profile.Uplink
+	}
+	value := func(of *float64) float64 {
+		if of == nil {
+			return 0
+		}
+		return *of
+	}
+	const joulesPerBit = 1e-9 // at a slope of 1 mW per Mbit/s
+	return value(slope)*joulesPerBit*8*float64(m.bytes) + value(m.profile.Base)/1000*m.active.Seconds()
+}
+
+// spent returns the energy of all meters; nil if there are none.
+func spent(meters []*meter, up bool) *result.Energy {
+	if len(meters) == 0 {
+		return nil
+	}
+	e := &result.Energy{Source: result.SourceModel}
+	for _, m := range meters {
+		e.Joules += m.joules(up)
+	}
+	return e
+}
