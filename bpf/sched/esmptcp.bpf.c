@@ -68,7 +68,8 @@ MPCC_GLOBAL int add_rate(struct rate_sum *sum nonnull, struct mpcc_scene *s nonn
 }
 
 /* X_r and b'_r */
-MPCC_GLOBAL int expect_rate(struct mpcc_scene *s nonnull, const struct rate_sum *sum nonnull, __u32 i)
+MPCC_GLOBAL int expect_rate(struct mpcc_scene *s nonnull, const struct rate_sum *sum nonnull,
+			    __u32 i)
 {
 	const struct mpcc_lane *l = lane_at(s, i);
 	struct mpcc_verdict *v = verdict_at(s, i);

@@ -163,7 +163,8 @@ static void check_round(void)
 
 static void check_ack(__u32 byte)
 {
-	bool over = wrapping_diff(byte, model.end) > 0, moves = over || model.off || in_slow_start(tp);
+	bool over = wrapping_diff(byte, model.end) > 0,
+	     moves = over || model.off || in_slow_start(tp);
 	__u32 before = tp->snd_cwnd;
 
 	if (over && !model.off)
