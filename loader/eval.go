@@ -26,11 +26,11 @@ const (
 	evalProgram     = "mpcc_eval"
 	evalVariable    = "eval"
 	evalOwnVariable = "eval_own"  // of a packet scheduler
-	evalOwnStruct   = "sched_own" // what it holds
+	evalOwnStruct   = "sched_own" // the C struct in it
 )
 
-// The members of the variables' structs that the objects of the JSON stand for, by kind. In a list they have an
-// element for each subflow.
+// evalMembers names the members of a C struct that hold what is in the objects of the JSON. That of subflows is
+// an array with an element for each.
 type evalMembers struct{ connection, memory, subflows string }
 
 var evalParts = map[catalog.Kind]struct{ in, out evalMembers }{
@@ -41,10 +41,10 @@ var evalParts = map[catalog.Kind]struct{ in, out evalMembers }{
 	},
 }
 
-// evalFields are the fields of the objects of the JSON.
+// evalFields are the fields that the objects of the JSON may have.
 type evalFields struct{ connection, memory, subflows []field }
 
-// add adds the fields that a struct has and that were not there yet.
+// add adds the fields of a struct whose keys are not there yet.
 func (e *evalFields) add(s *btf.Struct, image int, members evalMembers) error {
 	for _, part := range []struct {
 		fields *[]field
@@ -65,9 +65,10 @@ func (e *evalFields) add(s *btf.Struct, image int, members evalMembers) error {
 	return nil
 }
 
-// evalImage is a struct in bytes: the value of a variable of the program, or what the program leaves alone.
+// evalImage describes the bytes of a C struct: those of a variable of the program, or, for the keys that only
+// another packet scheduler uses, bytes that no program sees.
 type evalImage struct {
-	variable string // "" if it is in none
+	variable string // "" for the latter
 	size     int
 }
 
@@ -76,8 +77,8 @@ type evalImage struct {
 // output, with unit and range.
 //
 // The numbers are the C variables of bpf/include/mpcc/eval.h or sched_eval.h, as the object's BTF describes
-// them: a field is a key. A key that only another packet scheduler has changes nothing: it has an image that
-// no program sees, so that its range is checked and its value comes back as it was.
+// them: a field is a key. A key that only another packet scheduler uses is taken too: its range is checked, it
+// changes nothing, and one of the memory comes back as it was given.
 type Evaluator struct {
 	kind    catalog.Kind
 	coll    *ebpf.Collection
@@ -162,7 +163,7 @@ func (ev *Evaluator) readLayout(spec *ebpf.CollectionSpec, e catalog.Entry) erro
 	return nil
 }
 
-// add adds an image, and the keys that a struct in it has beyond those of the images before.
+// add adds an image, which holds a struct, and the fields of that struct whose keys no image before it has.
 func (ev *Evaluator) add(s *btf.Struct, of evalImage) error {
 	ev.images = append(ev.images, of)
 	parts, i := evalParts[ev.kind], len(ev.images)-1
@@ -172,7 +173,7 @@ func (ev *Evaluator) add(s *btf.Struct, of evalImage) error {
 	return ev.out.add(s, i, parts.out)
 }
 
-// ownStructs are the C structs that the packet schedulers have for themselves, by their names.
+// ownStructs returns struct sched_own of every packet scheduler, by the scheduler's name.
 var ownStructs = sync.OnceValues(func() (map[string]*btf.Struct, error) {
 	structs := map[string]*btf.Struct{}
 	for _, e := range catalog.Entries {

@@ -15,13 +15,13 @@ import (
 // field is one number of the JSON, and where it lies in the C structs.
 type field struct {
 	key    string
-	image  int     // which of the evaluator's images it lies in
-	at     uint32  // where there; the first subflow's, if each has one
-	stride uint32  // from one subflow's to the next one's
-	places int     // for subflows
-	size   int     // of an integer, bytes
-	factor float64 // an integer is the number times this
-	number string  // the C struct of one that is not an integer
+	image  int     // which of the evaluator's images holds it
+	at     uint32  // where in there, bytes; the first subflow's, if each has one
+	stride uint32  // bytes from one subflow's to the next one's
+	places int     // how many subflows have one; 0 if the connection has it
+	size   int     // bytes
+	factor float64 // what the number is multiplied by to give the C integer
+	number string  // the name of the C struct of a number that is no integer; see readNumber
 }
 
 // fieldsOf lists the fields of a member of a struct: a struct, or an array with one for each subflow. Fields of

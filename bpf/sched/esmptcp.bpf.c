@@ -60,8 +60,7 @@ struct esmptcp_memory {
 struct esmptcp_verdict {
 	struct mpcc_num rate; /* X_r, Mbit/s */
 	struct mpcc_num cost; /* b'_r, mJ per Mbit */
-	struct mpcc_coupling
-		objective; /* O_k of the k cheapest; k is this one's place here, from 1 */
+	struct mpcc_coupling objective; /* O_k, k being the place in this list, from 1 */
 	__u32 rank; /* place in the order by cost, from 1; 0 = none */
 };
 

@@ -118,7 +118,7 @@ MPCC_GLOBAL int redundant_rule(struct mpcc_scene *s nonnull, struct sched_own *o
 	return RULE_MARKED;
 }
 
-/* A timeout is due when the oldest byte has not been acknowledged for so long. */
+/* A timeout is due once the oldest byte has waited so long for its ACK: at least 200 ms, and two RTTs. */
 static __always_inline __u64 patience_us(const struct mpcc_scene *s)
 {
 	__u32 slowest_us8 = 0;
@@ -161,7 +161,7 @@ static __always_inline int redundant_after_send(struct sched_own *own, const str
 	return scheduled;
 }
 
-/* Keeps how far there are copies now. */
+/* Notes up to where there are copies now. */
 static __always_inline int redundant_after_retrans(struct sched_own *own,
 						   const struct mpcc_scene *s,
 						   struct mptcp_sock *msk, int scheduled)

@@ -31,7 +31,7 @@ struct sched_own;
 /* What a rule returns. */
 enum {
 	RULE_MARKED, /* it has marked what sends, if anything */
-	RULE_DEFERS, /* it marks none and that is no wait: the hook after_retrans does what is to be done */
+	RULE_DEFERS, /* it marks none, as the hook after_retrans sends by other means: that is no wait */
 };
 
 struct sched_hooks {
@@ -45,9 +45,9 @@ struct sched_hooks {
 
 	/* Around the rule: a live connection, in the order of the calls. */
 
-	/* The connection's subflow i is another one than before: forgets what was kept of that. */
+	/* The i-th subflow is another one than before: forgets what was kept of the one before. */
 	void (*start_subflow)(struct sched_own *own, __u32 i, const struct tcp_sock *tp);
-	/* Before each decision: fills what the scheduler itself keeps of subflow i, and of the connection. */
+	/* Before each decision: brings what is kept of subflow i, and of the connection, up to date. */
 	void (*read_subflow)(struct sched_own *own, __u32 i, const struct tcp_sock *tp);
 	void (*read_connection)(struct sched_own *own, const struct mpcc_scene *s,
 				const struct mptcp_sock *msk);

@@ -127,7 +127,10 @@ static __noinline int apply_scene(struct sched_state *st, struct mptcp_sock *msk
 	return 0;
 }
 
-/* Without a state: the first subflow that may send, of those without data out for what is sent again. */
+/*
+ * For a connection without a state: the first subflow that may send, a backup only if no other may. What is to
+ * be sent again goes to one that has nothing unacknowledged.
+ */
 static __noinline int choose_first(struct mptcp_sock *msk, bool reinject)
 {
 	struct mptcp_subflow_context *subflow, *spare = NULL;
@@ -171,7 +174,7 @@ static __always_inline int sched_choose(struct mptcp_sock *msk, bool reinject)
 	return scheduled;
 }
 
-/* A connection is not entered before its first decision: only then has it a token. */
+/* Nothing: a new connection has no token yet, which the live map shows. Its first decision makes the entry. */
 static __always_inline void sched_init(struct mptcp_sock *msk)
 {
 }
