@@ -141,6 +141,11 @@ func (ev *Evaluator) readLayout(spec *ebpf.CollectionSpec, e catalog.Entry) erro
 	if e.Kind != catalog.Sched {
 		return nil
 	}
+	return ev.addOwn(spec, e)
+}
+
+// addOwn adds what a packet scheduler has for itself, and what the others have.
+func (ev *Evaluator) addOwn(spec *ebpf.CollectionSpec, e catalog.Entry) error {
 	own, ok := spec.Variables[evalOwnVariable]
 	if !ok {
 		return fmt.Errorf("the object has no variable %s", evalOwnVariable)
