@@ -165,7 +165,7 @@ static __noinline int show_connection(struct sched_state *st, struct mptcp_sock 
 {
 	struct mptcp_subflow_context *subflow;
 	struct mpcc_sched_connection *c;
-	__u32 i = 0;
+	__u32 i = 0, left_out = 0;
 
 	if (!st)
 		return 0;
@@ -183,12 +183,15 @@ static __noinline int show_connection(struct sched_state *st, struct mptcp_sock 
 		sched_hooks.show_choice(&c->choice, own_of(st), &st->scene);
 	sched_for_each(subflow, msk)
 	{
-		if (i >= MPCC_MAX_SUBFLOWS)
-			break;
+		if (i >= MPCC_MAX_SUBFLOWS) {
+			left_out++;
+			continue;
+		}
 		show_lane(st, subflow, i);
 		i++;
 	}
 	c->count = i;
+	c->left_out = left_out;
 	return 0;
 }
 
