@@ -8,10 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
@@ -20,40 +21,70 @@ import (
 	"github.com/mpcc/mpcc/bpf/obj"
 )
 
-// The program and the variable of bpf/include/mpcc/eval.h and sched_eval.h.
+// The program and the variables of bpf/include/mpcc/eval.h and sched_eval.h.
 const (
-	evalProgram  = "mpcc_eval"
-	evalVariable = "eval"
+	evalProgram     = "mpcc_eval"
+	evalVariable    = "eval"
+	evalOwnVariable = "eval_own"  // of a packet scheduler
+	evalOwnStruct   = "sched_own" // the C struct in it
 )
 
-// The parts of that variable, by kind: the struct's member and its name in the JSON.
-var evalParts = map[catalog.Kind]struct {
-	subflows, decisions string
-	given, kept         map[string]string
-	results             []string
-}{
-	catalog.CC: {subflows: "paths", decisions: "decisions"},
+// evalMembers names the members of a C struct that hold what is in the objects of the JSON. That of subflows is
+// an array with an element for each.
+type evalMembers struct{ connection, memory, subflows string }
+
+var evalParts = map[catalog.Kind]struct{ in, out evalMembers }{
+	catalog.CC: {in: evalMembers{subflows: "paths"}, out: evalMembers{subflows: "decisions"}},
 	catalog.Sched: {
-		subflows: "lanes", decisions: "verdicts",
-		given:   map[string]string{"connection": "demand", "memory": "memory"},
-		kept:    map[string]string{"memory": "memory"},
-		results: []string{"resend", "waits"},
+		in:  evalMembers{connection: "demand", memory: "memory", subflows: "lanes"},
+		out: evalMembers{connection: "outcome", memory: "memory", subflows: "verdicts"},
 	},
+}
+
+// evalFields are the fields that the objects of the JSON may have.
+type evalFields struct{ connection, memory, subflows []field }
+
+// add adds the fields of a struct whose keys are not there yet.
+func (e *evalFields) add(s *btf.Struct, image int, members evalMembers) error {
+	for _, part := range []struct {
+		fields *[]field
+		member string
+	}{
+		{&e.connection, members.connection}, {&e.memory, members.memory}, {&e.subflows, members.subflows},
+	} {
+		fields, err := fieldsOf(s, part.member, image)
+		if err != nil {
+			return err
+		}
+		for _, f := range fields {
+			if !hasKey(*part.fields, f.key) {
+				*part.fields = append(*part.fields, f)
+			}
+		}
+	}
+	return nil
+}
+
+// evalImage describes the bytes of a C struct: those of a variable of the program, or, for the keys that only
+// another packet scheduler uses, bytes that no program sees.
+type evalImage struct {
+	variable string // "" for the latter
+	size     int
 }
 
 // Evaluator runs one decision of an algorithm, the bytecode that Load attaches, on given numbers. It takes
 // the rights to load BPF, and is for one goroutine at a time. docs/eval.md lists the keys of its input and
 // output, with unit and range.
 //
-// The numbers are the C variable of bpf/include/mpcc/eval.h or sched_eval.h, as the object's BTF describes
-// it: a field is a key.
+// The numbers are the C variables of bpf/include/mpcc/eval.h or sched_eval.h, as the object's BTF describes
+// them: a field is a key. A key that only another packet scheduler uses is taken too: its range is checked, it
+// changes nothing, and one of the memory comes back as it was given.
 type Evaluator struct {
-	kind      catalog.Kind
-	coll      *ebpf.Collection
-	subflows  *btf.Struct
-	decisions *btf.Struct
-	layout    map[string]btf.Member
-	max       int
+	kind    catalog.Kind
+	coll    *ebpf.Collection
+	images  []evalImage
+	in, out evalFields
+	count   field // of the subflows
 }
 
 // NewEvaluator returns an evaluator of the algorithm with these tunables. The error wraps ErrUsage if it has
@@ -77,8 +108,8 @@ func NewEvaluator(e catalog.Entry, tunables map[string]string) (*Evaluator, erro
 		}
 		m.Pinning = ebpf.PinNone
 	}
-	ev := &Evaluator{kind: e.Kind, layout: map[string]btf.Member{}}
-	if err := ev.readLayout(spec); err != nil {
+	ev := &Evaluator{kind: e.Kind}
+	if err := ev.readLayout(spec, e); err != nil {
 		return nil, fmt.Errorf("%s: %w", e.ID(), err)
 	}
 	if ev.coll, err = ebpf.NewCollection(spec); err != nil {
@@ -90,7 +121,7 @@ func NewEvaluator(e catalog.Entry, tunables map[string]string) (*Evaluator, erro
 // Close frees the program.
 func (ev *Evaluator) Close() { ev.coll.Close() }
 
-func (ev *Evaluator) readLayout(spec *ebpf.CollectionSpec) error {
+func (ev *Evaluator) readLayout(spec *ebpf.CollectionSpec, e catalog.Entry) error {
 	v, ok := spec.Variables[evalVariable]
 	if !ok {
 		return fmt.Errorf("the object has no variable %s", evalVariable)
@@ -99,28 +130,73 @@ func (ev *Evaluator) readLayout(spec *ebpf.CollectionSpec) error {
 	if !ok {
 		return fmt.Errorf("variable %s is not a struct", evalVariable)
 	}
-	for _, m := range s.Members {
-		ev.layout[m.Name] = m
+	if err := ev.add(s, evalImage{evalVariable, int(v.Size())}); err != nil {
+		return err
 	}
-	parts := evalParts[ev.kind]
-	subflows, ok := ev.layout[parts.subflows].Type.(*btf.Array)
+	i := slices.IndexFunc(s.Members, func(m btf.Member) bool { return m.Name == "count" })
+	if i < 0 || ev.in.subflows == nil || ev.out.subflows == nil {
+		return fmt.Errorf("struct %s lacks the count of subflows or a list of them", s.Name)
+	}
+	ev.count = field{at: s.Members[i].Offset.Bytes(), size: 4, factor: 1}
+	if e.Kind != catalog.Sched {
+		return nil
+	}
+	return ev.addOwn(spec, e)
+}
+
+// addOwn adds what a packet scheduler has for itself, and what the others have.
+func (ev *Evaluator) addOwn(spec *ebpf.CollectionSpec, e catalog.Entry) error {
+	own, ok := spec.Variables[evalOwnVariable]
 	if !ok {
-		return fmt.Errorf("struct %s has no %s", s.Name, parts.subflows)
+		return fmt.Errorf("the object has no variable %s", evalOwnVariable)
 	}
-	decisions, ok := ev.layout[parts.decisions].Type.(*btf.Array)
-	if !ok {
-		return fmt.Errorf("struct %s has no %s", s.Name, parts.decisions)
+	structs, err := ownStructs()
+	if err != nil {
+		return err
 	}
-	for _, name := range parts.given {
-		if _, ok := btf.UnderlyingType(ev.layout[name].Type).(*btf.Struct); !ok {
-			return fmt.Errorf("struct %s has no %s", s.Name, name)
+	if err := ev.add(structs[e.Name], evalImage{evalOwnVariable, int(own.Size())}); err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(structs)) {
+		if name == e.Name {
+			continue
+		}
+		if err := ev.add(structs[name], evalImage{size: int(structs[name].Size)}); err != nil {
+			return err
 		}
 	}
-	ev.max = int(subflows.Nelems)
-	ev.subflows = btf.UnderlyingType(subflows.Type).(*btf.Struct)
-	ev.decisions = btf.UnderlyingType(decisions.Type).(*btf.Struct)
 	return nil
 }
+
+// add adds an image, which holds a struct, and the fields of that struct whose keys no image before it has.
+func (ev *Evaluator) add(s *btf.Struct, of evalImage) error {
+	ev.images = append(ev.images, of)
+	parts, i := evalParts[ev.kind], len(ev.images)-1
+	if err := ev.in.add(s, i, parts.in); err != nil {
+		return err
+	}
+	return ev.out.add(s, i, parts.out)
+}
+
+// ownStructs returns struct sched_own of every packet scheduler, by the scheduler's name.
+var ownStructs = sync.OnceValues(func() (map[string]*btf.Struct, error) {
+	structs := map[string]*btf.Struct{}
+	for _, e := range catalog.Entries {
+		if e.Kind != catalog.Sched {
+			continue
+		}
+		spec, err := obj.Load(e.Kind, e.Name, obj.Stock)
+		if err != nil {
+			return nil, err
+		}
+		var s *btf.Struct
+		if err := spec.Types.TypeByName(evalOwnStruct, &s); err != nil {
+			return nil, fmt.Errorf("%s: struct %s: %w", e.ID(), evalOwnStruct, err)
+		}
+		structs[e.Name] = s
+	}
+	return structs, nil
+})
 
 // Numbers are the numbers of one subflow, or of the connection, by key.
 type Numbers map[string]float64
@@ -145,71 +221,64 @@ type Output struct {
 // out of range.
 func (ev *Evaluator) Eval(in Input) (Output, error) {
 	var out Output
-	v := ev.coll.Variables[evalVariable]
-	raw := make([]byte, v.Size())
-	if err := ev.fill(raw, in); err != nil {
+	images := make([][]byte, len(ev.images))
+	for i, image := range ev.images {
+		images[i] = make([]byte, image.size)
+	}
+	if err := ev.fill(images, in); err != nil {
 		return out, err
 	}
-	if err := v.Set(raw); err != nil {
-		return out, err
+	for i, image := range ev.images {
+		if image.variable == "" {
+			continue
+		}
+		if err := ev.coll.Variables[image.variable].Set(images[i]); err != nil {
+			return out, err
+		}
 	}
 	if _, err := ev.coll.Programs[evalProgram].Run(&ebpf.RunOptions{}); err != nil {
 		return out, explain("run the evaluation", err)
 	}
-	if err := v.Get(raw); err != nil {
-		return out, err
-	}
-	parts, size := evalParts[ev.kind], ev.decisions.Size
-	for i := range in.Subflows {
-		at := ev.layout[parts.decisions].Offset.Bytes() + uint32(i)*size
-		out.Subflows = append(out.Subflows, decode(raw[at:at+size], ev.decisions))
-	}
-	for _, name := range parts.results {
-		if out.Connection == nil {
-			out.Connection = Numbers{}
+	for i, image := range ev.images {
+		if image.variable == "" {
+			continue
 		}
-		out.Connection[name] = float64(getUint(raw[ev.layout[name].Offset.Bytes():], 4))
+		if err := ev.coll.Variables[image.variable].Get(images[i]); err != nil {
+			return out, err
+		}
 	}
-	for _, name := range parts.kept {
-		s, at := ev.part(name)
-		out.Memory = decode(raw[at:at+s.Size], s)
+	out.Connection = decode(images, ev.out.connection, 0)
+	out.Memory = decode(images, ev.out.memory, 0)
+	for i := range in.Subflows {
+		out.Subflows = append(out.Subflows, decode(images, ev.out.subflows, i))
 	}
 	return out, nil
 }
 
-// part is a struct within the variable, and where it starts.
-func (ev *Evaluator) part(name string) (*btf.Struct, uint32) {
-	m := ev.layout[name]
-	return btf.UnderlyingType(m.Type).(*btf.Struct), m.Offset.Bytes()
-}
-
-func (ev *Evaluator) fill(raw []byte, in Input) error {
-	if len(in.Subflows) == 0 || len(in.Subflows) > ev.max {
-		return fmt.Errorf("subflows: %d given, 1 to %d are possible", len(in.Subflows), ev.max)
+func (ev *Evaluator) fill(images [][]byte, in Input) error {
+	if n, most := len(in.Subflows), ev.in.subflows[0].places; n == 0 || n > most {
+		return fmt.Errorf("subflows: %d given, 1 to %d are possible", n, most)
 	}
-	parts := evalParts[ev.kind]
-	for key, values := range map[string]Numbers{"connection": in.Connection, "memory": in.Memory} {
-		if values == nil {
-			continue
+	for _, part := range []struct {
+		key    string
+		values Numbers
+		fields []field
+	}{
+		{"connection", in.Connection, ev.in.connection}, {"memory", in.Memory, ev.in.memory},
+	} {
+		if part.values != nil && part.fields == nil {
+			return fmt.Errorf("%s: a %s has none", part.key, ev.kind.Noun())
 		}
-		name, ok := parts.given[key]
-		if !ok {
-			return fmt.Errorf("%s: a %s has none", key, ev.kind.Noun())
-		}
-		s, at := ev.part(name)
-		if err := encode(raw[at:at+s.Size], s, values); err != nil {
-			return fmt.Errorf("%s.%w", key, err)
+		if err := encode(images, part.fields, 0, part.values); err != nil {
+			return fmt.Errorf("%s.%w", part.key, err)
 		}
 	}
-	nativeEndian.PutUint32(raw[ev.layout["count"].Offset.Bytes():], uint32(len(in.Subflows)))
-	size := ev.subflows.Size
-	for i, p := range in.Subflows {
-		at := ev.layout[parts.subflows].Offset.Bytes() + uint32(i)*size
-		if err := encode(raw[at:at+size], ev.subflows, p); err != nil {
+	for i, values := range in.Subflows {
+		if err := encode(images, ev.in.subflows, i, values); err != nil {
 			return fmt.Errorf("subflows[%d].%w", i, err)
 		}
 	}
-	return nil
+	return ev.count.write(images[0], float64(len(in.Subflows)))
 }
 
 // EvalJSON is Eval from and to JSON: {"subflows": [{"cwnd": 10, "srtt_us": 50000}, ...]}. Its errors tell
@@ -257,104 +326,4 @@ func readJSON(in []byte, value any) error {
 // jsonWords names what the input is made of.
 var jsonWords = map[reflect.Kind]string{
 	reflect.Struct: "an object", reflect.Map: "an object", reflect.Slice: "an array", reflect.Float64: "a number",
-}
-
-// fixedSuffixes are the formats a C field's name may end in (fixed.h), the suffix that stays in the
-// JSON key, and the factor between the two.
-var fixedSuffixes = []struct {
-	c, json string
-	factor  float64
-}{
-	{"_us8", "_us", 8},
-}
-
-func jsonKey(field string) (key string, factor float64) {
-	for _, s := range fixedSuffixes {
-		if base, ok := strings.CutSuffix(field, s.c); ok {
-			return base + s.json, s.factor
-		}
-	}
-	return field, 1
-}
-
-func encode(raw []byte, s *btf.Struct, values Numbers) error {
-	left := len(values)
-	var known []string
-	for _, m := range s.Members {
-		key, factor := jsonKey(m.Name)
-		known = append(known, key)
-		value, ok := values[key]
-		if !ok {
-			continue
-		}
-		left--
-		if _, ok := btf.UnderlyingType(m.Type).(*btf.Struct); ok {
-			if value < 0 || math.IsNaN(value) || math.IsInf(value, 0) {
-				return fmt.Errorf("%s: %v is out of range, 0 and up", key, value)
-			}
-			encodeNumber(raw[m.Offset.Bytes():], value)
-			continue
-		}
-		size, err := btf.Sizeof(m.Type)
-		if err != nil {
-			return err
-		}
-		number, limit := math.Round(value*factor), math.Ldexp(1, size*8)
-		if size == 1 {
-			limit = 2 // a byte is a flag
-		}
-		if value < 0 || number >= limit || math.IsNaN(value) {
-			return fmt.Errorf("%s: %v is out of range, 0 to %.0f", key, value, (limit-1)/factor)
-		}
-		putUint(raw[m.Offset.Bytes():], size, uint64(number))
-	}
-	if left == 0 {
-		return nil
-	}
-	for key := range values {
-		if !slices.Contains(known, key) {
-			return fmt.Errorf("%s: unknown key; known are %s", key, strings.Join(known, ", "))
-		}
-	}
-	return nil
-}
-
-func decode(raw []byte, s *btf.Struct) Numbers {
-	d := Numbers{}
-	for _, m := range s.Members {
-		at := raw[m.Offset.Bytes():]
-		if t, ok := btf.UnderlyingType(m.Type).(*btf.Struct); ok {
-			d[m.Name] = decodeNumber(at, t)
-			continue
-		}
-		size, err := btf.Sizeof(m.Type)
-		if err == nil {
-			d[m.Name] = float64(getUint(at, size))
-		}
-	}
-	return d
-}
-
-// encodeNumber writes the struct of fixed.h that stands for one number: 2^31 <= m < 2^32, or 0.
-func encodeNumber(raw []byte, value float64) {
-	fraction, exponent := math.Frexp(value)
-	m := uint64(math.Ldexp(fraction, 32))
-	nativeEndian.PutUint32(raw, uint32(m))
-	nativeEndian.PutUint32(raw[4:], uint32(int32(exponent-32)))
-}
-
-// decodeNumber reads the structs of fixed.h and path.h that stand for one number.
-func decodeNumber(raw []byte, s *btf.Struct) float64 {
-	num := func(at []byte) float64 {
-		return math.Ldexp(float64(nativeEndian.Uint32(at)), int(int32(nativeEndian.Uint32(at[4:]))))
-	}
-	switch s.Name {
-	case "mpcc_step":
-		return num(raw) - num(raw[8:])
-	case "mpcc_coupling":
-		if nativeEndian.Uint32(raw[8:]) != 0 {
-			return -num(raw)
-		}
-	}
-	return num(raw)
 }

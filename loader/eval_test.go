@@ -4,14 +4,13 @@ package loader
 
 import (
 	"encoding/json"
+	"maps"
 	"math"
 	"os"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/cilium/ebpf/btf"
 
 	"github.com/mpcc/mpcc/bpf/catalog"
 )
@@ -49,7 +48,7 @@ func evaluatorOf(t *testing.T, name string) *Evaluator {
 	return ev
 }
 
-// The tables name exactly the fields of the C structs.
+// The tables name exactly the fields of the C structs, and the text the rest.
 func TestEvalDocKeys(t *testing.T) {
 	doc := evalDoc(t)
 	documented := func(section string) []string {
@@ -62,31 +61,112 @@ func TestEvalDocKeys(t *testing.T) {
 		slices.Sort(keys)
 		return keys
 	}
-	fields := func(s *btf.Struct) []string {
+	keys := func(fields []field) []string {
 		var keys []string
-		for _, m := range s.Members {
-			key, _ := jsonKey(m.Name)
-			keys = append(keys, key)
+		for _, f := range fields {
+			keys = append(keys, f.key)
 		}
 		slices.Sort(keys)
 		return keys
 	}
+	check := func(ev *Evaluator, section string, fields []field) {
+		t.Helper()
+		if got, want := documented(section), keys(fields); !slices.Equal(got, want) {
+			t.Errorf("docs/eval.md, %s: the keys are %v, those of a %s are %v", section, got, ev.kind.Noun(), want)
+		}
+	}
 	ev := evaluatorOf(t, "cc/lia")
-	if got, want := documented("Input"), fields(ev.subflows); !slices.Equal(got, want) {
-		t.Errorf("docs/eval.md, Input: the keys are %v, those of struct mpcc_path are %v", got, want)
+	check(ev, "Input", ev.in.subflows)
+	check(ev, "Output", ev.out.subflows)
+	// Each packet scheduler takes the keys of all: one that has many of them, and one that has none.
+	for _, name := range []string{"sched/esmptcp", "sched/minrtt"} {
+		ev := evaluatorOf(t, name)
+		check(ev, "Connection of a packet scheduler", ev.in.connection)
+		check(ev, "Memory of a packet scheduler", ev.in.memory)
+		check(ev, "Memory of a packet scheduler", ev.out.memory)
+		check(ev, "Subflows of a packet scheduler", ev.in.subflows)
+		check(ev, "Output of a packet scheduler", ev.out.subflows)
+		for _, key := range keys(ev.out.connection) {
+			if !strings.Contains(doc["Output of a packet scheduler"], "`"+key+"`") {
+				t.Errorf("docs/eval.md does not say what %s of a packet scheduler's connection is", key)
+			}
+		}
 	}
-	if got, want := documented("Output"), fields(ev.decisions); !slices.Equal(got, want) {
-		t.Errorf("docs/eval.md, Output: the keys are %v, those of struct mpcc_decision are %v", got, want)
+}
+
+// A key is the same number for all packet schedulers that have it.
+func TestEvalKeysAgree(t *testing.T) {
+	structs, err := ownStructs()
+	if err != nil {
+		t.Fatal(err)
 	}
-	ev = evaluatorOf(t, "sched/minrtt")
-	connection, _ := ev.part("demand")
-	memory, _ := ev.part("memory")
-	for part, s := range map[string]*btf.Struct{
-		"Connection": connection, "Memory": memory, "Subflows": ev.subflows, "Output": ev.decisions,
+	parts := evalParts[catalog.Sched]
+	shared := 0
+	for _, member := range []string{
+		parts.in.connection, parts.in.memory, parts.in.subflows, parts.out.connection, parts.out.subflows,
 	} {
-		section := part + " of a packet scheduler"
-		if got, want := documented(section), fields(s); !slices.Equal(got, want) {
-			t.Errorf("docs/eval.md, %s: the keys are %v, those of struct %s are %v", section, got, s.Name, want)
+		first := map[string]string{}
+		kinds := map[string]field{}
+		for name, s := range structs {
+			fields, err := fieldsOf(s, member, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, f := range fields {
+				kind := field{size: f.size, factor: f.factor, number: f.number, places: f.places}
+				if other, ok := first[f.key]; !ok {
+					first[f.key], kinds[f.key] = name, kind
+				} else if shared++; kind != kinds[f.key] {
+					t.Errorf("%s.%s is %+v to %s, and %+v to %s", member, f.key, kind, name, kinds[f.key], other)
+				}
+			}
+		}
+	}
+	if shared == 0 {
+		t.Error("no two packet schedulers share a key; emtcp and esmptcp do")
+	}
+}
+
+// What only another packet scheduler has use for is taken, checked and left alone.
+func TestEvalLeavesForeignKeysAlone(t *testing.T) {
+	ev := evaluatorOf(t, "sched/minrtt")
+	subflow := func(foreign Numbers) []Numbers {
+		maps.Copy(foreign, Numbers{"cwnd": 10, "mss": 1460, "srtt_us": 20000})
+		return []Numbers{foreign}
+	}
+	alone, err := ev.Eval(Input{Subflows: subflow(Numbers{})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	memory := Numbers{"k": 3, "lambda_percent": 110, "leader": 2}
+	got, err := ev.Eval(Input{
+		Connection: Numbers{"copying": 1},
+		Memory:     memory,
+		Subflows:   subflow(Numbers{"loss": 0.1, "served": 5000, "base_uw": 7, "deviation_us": 1, "max_srtt_us": 0.5}),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, value := range memory {
+		if got.Memory[key] != value {
+			t.Errorf("memory.%s is %v, given was %v", key, got.Memory[key], value)
+		}
+	}
+	if !maps.Equal(got.Connection, alone.Connection) || !maps.Equal(got.Subflows[0], alone.Subflows[0]) {
+		t.Errorf("with keys of other schedulers the decision is %v, %v; it was %v, %v",
+			got.Connection, got.Subflows[0], alone.Connection, alone.Subflows[0])
+	}
+	for _, c := range []struct {
+		in   Input
+		want string
+	}{
+		{Input{Memory: Numbers{"waiting": 2}}, "memory.waiting: 2 is out of range, 0 to 1"},
+		{Input{Connection: Numbers{"mor": 1}}, "connection.mor: unknown key; " +
+			"known are now_us, window, unsent, outstanding, reinject, more, copying, copied, early"},
+	} {
+		c.in.Subflows = subflow(Numbers{})
+		if _, err := ev.Eval(c.in); err == nil || err.Error() != c.want {
+			t.Errorf("%v: error is %v, want %s", c.in, err, c.want)
 		}
 	}
 }

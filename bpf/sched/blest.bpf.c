@@ -15,14 +15,33 @@
  * min and max are those of the smoothed RTT so far. The window is the connection's, from the oldest
  * unacknowledged byte on.
  */
-#include "mpcc/scene.h"
+#include "mpcc/sched.h"
 
 #define LAMBDA_START 120
 #define LAMBDA_LEAST 100
 #define LAMBDA_MOST 130
+/* The kernel's slow-start threshold before the first loss. */
+#define NO_SSTHRESH 0x7fffffff
+#define MOST_SLOW_START_ROUNDS 16
 
-/* Percent. */
-MPCC_GLOBAL int adapt_lambda(struct mpcc_memory *m nonnull, __u64 now_us, __u32 min_srtt_us8)
+struct blest_lane {
+	__u32 min_srtt_us8; /* the smallest and largest smoothed RTT so far */
+	__u32 max_srtt_us8;
+	__u32 ssthresh; /* packets */
+};
+
+struct blest_memory {
+	__u64 lambda_at_us; /* of the last change of lambda */
+	__u32 lambda_percent; /* 0 = unset */
+	__u32 reinjections; /* since that change */
+};
+
+struct sched_own {
+	struct blest_memory memory;
+	struct blest_lane lanes[MPCC_MAX_SUBFLOWS];
+};
+
+MPCC_GLOBAL int adapt_lambda(struct blest_memory *m nonnull, __u64 now_us, __u32 min_srtt_us8)
 {
 	if (!m->lambda_percent) {
 		m->lambda_percent = LAMBDA_START;
@@ -45,11 +64,12 @@ MPCC_GLOBAL int adapt_lambda(struct mpcc_memory *m nonnull, __u64 now_us, __u32 
 }
 
 /* How long a packet stays on a subflow, in us8. */
-static __always_inline __u64 linger_of(const struct mpcc_lane *s)
+static __always_inline __u64 linger_of(const struct mpcc_lane *s, const struct blest_lane *rtts)
 {
-	__u64 spread = s->max_srtt_us8 > s->min_srtt_us8 ? s->max_srtt_us8 - s->min_srtt_us8 : 0;
+	__u64 min = rtts->min_srtt_us8, max = rtts->max_srtt_us8;
+	__u64 spread = max > min ? max - min : 0;
 	__u64 ahead = (__u64)s->in_flight + 1;
-	__u64 linger = s->min_srtt_us8;
+	__u64 linger = min;
 
 	if (ahead < s->cwnd)
 		linger += spread * ahead / s->cwnd;
@@ -59,47 +79,83 @@ static __always_inline __u64 linger_of(const struct mpcc_lane *s)
 }
 
 /* What the fast subflow sends meanwhile, in packets. */
-static __always_inline struct mpcc_num sent_meanwhile(const struct mpcc_lane *f, __u64 linger_us8)
+static __always_inline struct mpcc_num
+sent_meanwhile(const struct mpcc_lane *f, const struct blest_lane *own, __u64 linger_us8)
 {
-	__u64 mean = ((__u64)f->min_srtt_us8 + f->max_srtt_us8) / 2;
+	__u64 mean = ((__u64)own->min_srtt_us8 + own->max_srtt_us8) / 2;
 	__u64 n = mean ? linger_us8 / mean + 1 : 1;
 	__u64 c = f->cwnd;
 
-	if (f->ssthresh >= MPCC_NO_SSTHRESH) {
-		if (n > 16)
-			n = 16;
+	if (own->ssthresh >= NO_SSTHRESH) {
+		if (n > MOST_SLOW_START_ROUNDS)
+			n = MOST_SLOW_START_ROUNDS;
 		return num_mul(num_of(c), num_of((1ULL << n) - 1));
 	}
-	if (c < (__u64)f->ssthresh + 1)
-		c = (__u64)f->ssthresh + 1;
+	if (c < (__u64)own->ssthresh + 1)
+		c = (__u64)own->ssthresh + 1;
 	return num_mul(num_of(c + (n - 1) / 2), num_of(n));
 }
 
-MPCC_GLOBAL int sched_rule(struct mpcc_scene *scene nonnull)
+MPCC_GLOBAL int blest_rule(struct mpcc_scene *scene nonnull, struct sched_own *own nonnull)
 {
 	__u32 fast = fastest_alive(scene), slow = fastest_usable(scene);
 	const struct mpcc_lane *f = lane_at(scene, fast), *s = lane_at(scene, slow);
+	const struct blest_lane *f_own = element_of(own->lanes, fast);
+	const struct blest_lane *s_own = element_of(own->lanes, slow);
 	struct mpcc_num needed;
 	__u64 window, taken;
 
 	if (slow == MPCC_NO_LANE)
-		return 0;
+		return RULE_MARKED;
 	if (slow == fast || fast == MPCC_NO_LANE || scene->demand.reinject) {
 		send_on(scene, slow);
-		return 0;
+		return RULE_MARKED;
 	}
-	adapt_lambda(&scene->memory, scene->demand.now_us, s->min_srtt_us8);
-	needed = num_mul(num_mul(sent_meanwhile(f, linger_of(s)), num_of(f->mss)),
-			 num_div(num_of(scene->memory.lambda_percent), num_of(100)));
+	adapt_lambda(&own->memory, scene->demand.now_us, s_own->min_srtt_us8);
+	needed = num_mul(num_mul(sent_meanwhile(f, f_own, linger_of(s, s_own)), num_of(f->mss)),
+			 num_div(num_of(own->memory.lambda_percent), num_of(100)));
 	window = scene->demand.window + scene->demand.outstanding;
 	taken = ((__u64)s->in_flight + 1) * s->mss;
 	if (num_less(num_of(window > taken ? window - taken : 0), needed))
-		return 0;
+		return RULE_MARKED;
 	send_on(scene, slow);
-	return 0;
+	return RULE_MARKED;
 }
 
-#include "mpcc/sched.h"
-#include "mpcc/sched_eval.h"
+static __always_inline void blest_start_subflow(struct sched_own *own, __u32 i,
+						const struct tcp_sock *tp)
+{
+	struct blest_lane *l = element_of(own->lanes, i);
 
-SCHEDULER(blest);
+	l->min_srtt_us8 = 0;
+	l->max_srtt_us8 = 0;
+}
+
+static __always_inline void blest_read_subflow(struct sched_own *own, __u32 i,
+					       const struct tcp_sock *tp)
+{
+	struct blest_lane *l = element_of(own->lanes, i);
+
+	if (!l->min_srtt_us8 || tp->srtt_us < l->min_srtt_us8)
+		l->min_srtt_us8 = tp->srtt_us;
+	if (tp->srtt_us > l->max_srtt_us8)
+		l->max_srtt_us8 = tp->srtt_us;
+	l->ssthresh = tp->snd_ssthresh;
+}
+
+static __always_inline int blest_after_retrans(struct sched_own *own, const struct mpcc_scene *s,
+					       struct mptcp_sock *msk, int scheduled)
+{
+	if (!scheduled)
+		own->memory.reinjections++;
+	return scheduled;
+}
+
+static const struct sched_hooks sched_hooks = {
+	.rule = blest_rule,
+	.start_subflow = blest_start_subflow,
+	.read_subflow = blest_read_subflow,
+	.after_retrans = blest_after_retrans,
+};
+
+SCHED_TABLE(blest);

@@ -12,7 +12,11 @@
  * Deviations. The delay is the smoothed RTT: one-way delays need timestamps that MPTCP does not carry. The
  * kernel does not say which subflow carried the data: every one with unacknowledged data may have.
  */
-#include "mpcc/scene.h"
+#include "mpcc/sched.h"
+
+/* Nothing beside the scene. */
+struct sched_own {
+};
 
 static __always_inline struct mpcc_num gamma_of(const struct mpcc_lane *l)
 {
@@ -30,6 +34,7 @@ static __always_inline bool less_congested(const struct mpcc_lane *a, const stru
 	return lane_faster(a, b);
 }
 
+/* The less congested of subflow i and the best so far, of those that are usable. */
 MPCC_GLOBAL __u32 less_congested_of(struct mpcc_scene *s nonnull, __u32 best, __u32 i)
 {
 	if (!verdict_at(s, i)->usable)
@@ -39,16 +44,17 @@ MPCC_GLOBAL __u32 less_congested_of(struct mpcc_scene *s nonnull, __u32 best, __
 	return best;
 }
 
-MPCC_GLOBAL int sched_rule(struct mpcc_scene *s nonnull)
+MPCC_GLOBAL int cdd_rule(struct mpcc_scene *s nonnull, struct sched_own *own nonnull)
 {
 	__u32 best = MPCC_NO_LANE;
 
 	for_each_lane(i) best = less_congested_of(s, best, i);
 	send_on(s, best);
-	return 0;
+	return RULE_MARKED;
 }
 
-#include "mpcc/sched.h"
-#include "mpcc/sched_eval.h"
+static const struct sched_hooks sched_hooks = {
+	.rule = cdd_rule,
+};
 
-SCHEDULER(cdd);
+SCHED_TABLE(cdd);

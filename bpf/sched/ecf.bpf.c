@@ -13,47 +13,71 @@
  * beta = 1/4. A deviation is rttvar / 2, as in the authors' code. Products there are of 32 bits and
  * overflow for 100 ms and 43 KB; these do not.
  */
-#include "mpcc/scene.h"
+#include "mpcc/sched.h"
+
+struct sched_own {
+	struct {
+		__u8 waiting;
+	} memory;
+	struct {
+		__u32 deviation_us; /* of the RTT */
+	} lanes[MPCC_MAX_SUBFLOWS];
+};
 
 static __always_inline __u64 larger(__u64 a, __u64 b)
 {
 	return a > b ? a : b;
 }
 
-MPCC_GLOBAL int sched_rule(struct mpcc_scene *scene nonnull)
+/* delta, in us8 */
+static __always_inline __u64 larger_deviation(struct sched_own *own, __u32 a, __u32 b)
+{
+	return 8 * larger(element_of(own->lanes, a)->deviation_us,
+			  element_of(own->lanes, b)->deviation_us);
+}
+
+MPCC_GLOBAL int ecf_rule(struct mpcc_scene *scene nonnull, struct sched_own *own nonnull)
 {
 	__u32 fast = fastest_alive(scene), slow = fastest_usable(scene);
 	const struct mpcc_lane *f = lane_at(scene, fast), *s = lane_at(scene, slow);
-	__u64 delta = 8 * larger(f->deviation_us, s->deviation_us);
+	__u64 delta = larger_deviation(own, fast, slow);
 	struct mpcc_num fast_done, slow_done;
 	__u64 k;
 
 	if (slow == MPCC_NO_LANE)
-		return 0;
+		return RULE_MARKED;
 	if (slow == fast || fast == MPCC_NO_LANE || scene->demand.reinject || !f->mss) {
 		send_on(scene, slow);
-		return 0;
+		return RULE_MARKED;
 	}
 	k = (scene->demand.unsent + f->mss - 1) / f->mss;
 	fast_done = num_mul(num_of(f->srtt_us8), num_of(larger(k, f->cwnd) + f->cwnd));
 	/* Both sides times 4, for beta. */
 	slow_done = num_mul(num_mul(num_of(f->cwnd), num_of(s->srtt_us8 + delta)),
-			    num_of(scene->memory.waiting ? 5 : 4));
+			    num_of(own->memory.waiting ? 5 : 4));
 	if (!num_less(num_scale(fast_done, 2), slow_done)) {
-		scene->memory.waiting = 0;
+		own->memory.waiting = 0;
 		send_on(scene, slow);
-		return 0;
+		return RULE_MARKED;
 	}
 	slow_done = num_mul(num_of(s->srtt_us8), num_of(larger(k, s->cwnd)));
 	if (num_less(slow_done, num_mul(num_of(s->cwnd), num_of(2ULL * f->srtt_us8 + delta)))) {
 		send_on(scene, slow);
-		return 0;
+		return RULE_MARKED;
 	}
-	scene->memory.waiting = 1;
-	return 0;
+	own->memory.waiting = 1;
+	return RULE_MARKED;
 }
 
-#include "mpcc/sched.h"
-#include "mpcc/sched_eval.h"
+static __always_inline void ecf_read_subflow(struct sched_own *own, __u32 i,
+					     const struct tcp_sock *tp)
+{
+	element_of(own->lanes, i)->deviation_us = tp->rttvar_us >> 1;
+}
 
-SCHEDULER(ecf);
+static const struct sched_hooks sched_hooks = {
+	.rule = ecf_rule,
+	.read_subflow = ecf_read_subflow,
+};
+
+SCHED_TABLE(ecf);

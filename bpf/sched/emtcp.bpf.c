@@ -9,39 +9,67 @@
  * the profile that of the interface (`mpcc energy set`), its uplink slope, since this is the sender. An
  * interface without a profile costs nothing; without any profile this is minrtt.
  */
-#include "mpcc/cost.h"
+#include "mpcc/sched.h"
 
-static __always_inline bool cheaper(struct mpcc_scene *s, __u32 a, __u32 b)
+struct sched_own {
+	struct uplink_profile lanes[MPCC_MAX_SUBFLOWS];
+	struct {
+		struct mpcc_num cost; /* mJ per Mbit */
+	} verdicts[MPCC_MAX_SUBFLOWS];
+};
+
+static __always_inline bool cheaper(struct mpcc_scene *s, struct sched_own *own, __u32 a, __u32 b)
 {
-	struct mpcc_num cost_a = verdict_at(s, a)->cost, cost_b = verdict_at(s, b)->cost;
+	struct mpcc_num cost_a = element_of(own->verdicts, a)->cost;
+	struct mpcc_num cost_b = element_of(own->verdicts, b)->cost;
 
 	if (!num_equal(cost_a, cost_b))
 		return num_less(cost_a, cost_b);
 	return lane_faster(lane_at(s, a), lane_at(s, b));
 }
 
-MPCC_GLOBAL __u32 cheaper_of(struct mpcc_scene *s nonnull, __u32 best, __u32 i)
+/* The cheaper of subflow i, whose cost it sets, and the best so far, of those that are usable. */
+MPCC_GLOBAL __u32 cheaper_of(struct mpcc_scene *s nonnull, struct sched_own *own nonnull,
+			     __u32 best, __u32 i)
 {
-	const struct mpcc_lane *l = lane_at(s, i);
-	struct mpcc_verdict *v = verdict_at(s, i);
+	struct mpcc_num *cost = &element_of(own->verdicts, i)->cost;
 
-	if (v->alive)
-		v->cost = cost_of(l, window_rate(l));
-	if (!v->usable)
+	*cost = num_zero();
+	if (verdict_at(s, i)->alive)
+		*cost = cost_of(element_of(own->lanes, i), window_rate(lane_at(s, i)));
+	if (!verdict_at(s, i)->usable)
 		return best;
-	return best == MPCC_NO_LANE || cheaper(s, i, best) ? i : best;
+	return best == MPCC_NO_LANE || cheaper(s, own, i, best) ? i : best;
 }
 
-MPCC_GLOBAL int sched_rule(struct mpcc_scene *s nonnull)
+MPCC_GLOBAL int emtcp_rule(struct mpcc_scene *s nonnull, struct sched_own *own nonnull)
 {
 	__u32 best = MPCC_NO_LANE;
 
-	for_each_lane(i) best = cheaper_of(s, best, i);
+	for_each_lane(i) best = cheaper_of(s, own, best, i);
 	send_on(s, best);
-	return 0;
+	return RULE_MARKED;
 }
 
-#include "mpcc/sched.h"
-#include "mpcc/sched_eval.h"
+static __always_inline void emtcp_read_subflow(struct sched_own *own, __u32 i,
+					       const struct tcp_sock *tp)
+{
+	read_uplink_profile(element_of(own->lanes, i), tp);
+}
 
-SCHEDULER(emtcp);
+static __always_inline void emtcp_show_subflow(struct mpcc_sched_subflow *shown,
+					       const struct sched_own *own, __u32 i)
+{
+	struct mpcc_num cost = element_of(own->verdicts, i)->cost;
+
+	if (cost.m)
+		shown->cost = cost;
+}
+
+static const struct sched_hooks sched_hooks = {
+	.rule = emtcp_rule,
+	.read_subflow = emtcp_read_subflow,
+	.show_subflow = emtcp_show_subflow,
+};
+
+SCHED_TABLE(emtcp);

@@ -10,15 +10,20 @@
  * must not touch windows here, and the kernel sends again by its own timer. A decision is for fragments
  * of up to 32 KiB, not for segments: so the kernel hands data over.
  */
-#include "mpcc/scene.h"
+#include "mpcc/sched.h"
 
-MPCC_GLOBAL int sched_rule(struct mpcc_scene *s nonnull)
+/* Nothing beside the scene. */
+struct sched_own {
+};
+
+MPCC_GLOBAL int minrtt_rule(struct mpcc_scene *s nonnull, struct sched_own *own nonnull)
 {
 	send_on(s, fastest_usable(s));
-	return 0;
+	return RULE_MARKED;
 }
 
-#include "mpcc/sched.h"
-#include "mpcc/sched_eval.h"
+static const struct sched_hooks sched_hooks = {
+	.rule = minrtt_rule,
+};
 
-SCHEDULER(minrtt);
+SCHED_TABLE(minrtt);

@@ -16,26 +16,48 @@
  * is acknowledged by then is not copied. A third subflow gets copies of oldest fragments only, and kernels
  * with a scheduler type of their own copy at timeouts only: they have no such cursor to move.
  */
-#include "mpcc/scene.h"
+#include "mpcc/sched.h"
+
+struct redundant_memory {
+	__u64 copied_to; /* data sequence number up to which there are copies */
+	__u64 oldest; /* data sequence number of the oldest outstanding byte */
+	__u64 progress_us; /* when that last changed; 0 = no decision yet */
+	__u32 leader; /* the subflow that new data goes to, as subflow_id */
+};
+
+struct redundant_demand {
+	__u8 copying; /* what is to be sent was sent once already */
+	__u8 copied; /* and so was the oldest of what is outstanding */
+	__u8 early; /* the timer went off before a timeout was due */
+};
+
+struct sched_own {
+	struct redundant_demand demand;
+	struct redundant_memory memory;
+	struct {
+		__u32 resend; /* all that is outstanding is sent again */
+	} outcome;
+};
 
 /* Subflow i, if it is the leader so far and still may be; else what was found. */
-MPCC_GLOBAL __u32 leader_of(struct mpcc_scene *s nonnull, __u32 found, __u32 i, __u32 fastest)
+MPCC_GLOBAL __u32 leader_of(struct mpcc_scene *s nonnull, const struct redundant_memory *m nonnull,
+			    __u32 found, __u32 i, __u32 fastest)
 {
 	const struct mpcc_lane *l = lane_at(s, i);
 
-	if (!verdict_at(s, i)->alive || l->subflow_id != s->memory.leader)
+	if (!verdict_at(s, i)->alive || l->subflow_id != m->leader)
 		return found;
 	return 4ULL * lane_at(s, fastest)->srtt_us8 >= 3ULL * l->srtt_us8 ? i : found;
 }
 
 /* The subflow that new data goes to; MPCC_NO_LANE when none is alive. */
-static __always_inline __u32 choose_leader(struct mpcc_scene *s)
+static __always_inline __u32 choose_leader(struct mpcc_scene *s, struct redundant_memory *m)
 {
 	__u32 fastest = fastest_alive(s), leader = fastest;
 
-	for_each_lane(i) leader = leader_of(s, leader, i, fastest);
+	for_each_lane(i) leader = leader_of(s, m, leader, i, fastest);
 	if (leader != MPCC_NO_LANE)
-		s->memory.leader = lane_at(s, leader)->subflow_id;
+		m->leader = lane_at(s, leader)->subflow_id;
 	return leader;
 }
 
@@ -53,6 +75,7 @@ MPCC_GLOBAL __u32 has_died(struct mpcc_scene *s nonnull, __u32 i)
 	return i < s->count && lane_at(s, i)->carried && !verdict_at(s, i)->alive;
 }
 
+/* Marks a subflow to send a copy, also one that carried the data. 1 if it can. */
 MPCC_GLOBAL __u32 copy_on(struct mpcc_scene *s nonnull, __u32 i)
 {
 	const struct mpcc_lane *l = lane_at(s, i);
@@ -63,40 +86,39 @@ MPCC_GLOBAL __u32 copy_on(struct mpcc_scene *s nonnull, __u32 i)
 	return v->send;
 }
 
-MPCC_GLOBAL int sched_rule(struct mpcc_scene *s nonnull)
+MPCC_GLOBAL int redundant_rule(struct mpcc_scene *s nonnull, struct sched_own *own nonnull)
 {
-	__u32 leader = choose_leader(s), died = 0;
+	__u32 leader = choose_leader(s, &own->memory), died = 0;
 	__u64 room = 0;
 
+	own->outcome.resend = 0;
 	for_each_lane(i)
 	{
 		room += room_beside(s, i, leader);
 		died |= has_died(s, i);
 	}
-	if (!s->demand.reinject && (!s->demand.copying || !room)) {
+	if (!s->demand.reinject && (!own->demand.copying || !room)) {
 		send_on(s, leader);
-		return 0;
+		return RULE_MARKED;
 	}
 	if (s->demand.reinject && !died) {
-		if (s->demand.copied)
-			return 0;
-		s->resend = room && s->demand.outstanding <= room;
-		if (s->resend)
-			return 0;
+		if (own->demand.copied)
+			return RULE_MARKED;
+		own->outcome.resend = room && s->demand.outstanding <= room;
+		if (own->outcome.resend)
+			return RULE_DEFERS;
 	}
 	for_each_lane(i)
 	{
 		if (i == leader && !died)
 			continue;
 		if (copy_on(s, i) && !s->demand.reinject)
-			return 0;
+			return RULE_MARKED;
 	}
-	return 0;
+	return RULE_MARKED;
 }
 
-#include "mpcc/sched_kernel.h"
-
-/* A timeout is due when the oldest byte has not been acknowledged for so long. */
+/* A timeout is due once the oldest byte has waited so long for its ACK: at least 200 ms, and two RTTs. */
 static __always_inline __u64 patience_us(const struct mpcc_scene *s)
 {
 	__u32 slowest_us8 = 0;
@@ -107,43 +129,56 @@ static __always_inline __u64 patience_us(const struct mpcc_scene *s)
 	return 200000 + (slowest_us8 >> 2);
 }
 
-static __always_inline void look(struct mptcp_sock *msk, struct mpcc_scene *s)
+static __always_inline void redundant_read_connection(struct sched_own *own,
+						      const struct mpcc_scene *s,
+						      const struct mptcp_sock *msk)
 {
-	struct mpcc_memory *m = &s->memory;
+	struct redundant_memory *m = &own->memory;
 
-	/* The first look. Sequence numbers begin anywhere. */
+	/* The first decision. Sequence numbers begin anywhere. */
 	if (!m->progress_us)
 		m->copied_to = msk->snd_una;
 	if (m->oldest != msk->snd_una || !s->demand.outstanding)
 		m->progress_us = s->demand.now_us;
 	m->oldest = msk->snd_una;
-	s->demand.early = s->demand.now_us - m->progress_us < patience_us(s);
-	s->demand.copying = (__s64)(m->copied_to - sched_next_seq(msk)) > 0;
-	s->demand.copied = s->demand.early && (__s64)(m->copied_to - msk->snd_una) > 0;
+	own->demand.early = s->demand.now_us - m->progress_us < patience_us(s);
+	own->demand.copying = (__s64)(m->copied_to - sched_next_seq(msk)) > 0;
+	own->demand.copied = own->demand.early && (__s64)(m->copied_to - msk->snd_una) > 0;
 }
-#define sched_look look
 
-/* After a decision to send, the timer goes off at once, for the copies. */
-static __always_inline int answer(struct mptcp_sock *msk, struct mpcc_scene *s, bool reinject,
-				  int result)
+/* The kernel computes the timer's time anew while burst is left over: let none be. */
+static __always_inline __u64 redundant_burst(const struct mpcc_lane *l)
 {
-	if (!reinject) {
-		if (s->count > 1)
-			sched_set_timeout(msk, 1);
-		return result;
-	}
-	if (!result)
-		s->memory.copied_to = msk->snd_una + 1;
-	if (s->resend && sched_resend(msk))
-		s->memory.copied_to = msk->snd_nxt;
-	return s->demand.early ? SCHED_EARLY : result;
+	return 1;
 }
-#define sched_answer answer
 
-/* The timer is computed anew where burst is left over: let none be. */
-#define sched_burst(lane) 1
+/* Has the timer go off at the next tick, for the copies. */
+static __always_inline int redundant_after_send(struct sched_own *own, const struct mpcc_scene *s,
+						struct mptcp_sock *msk, int scheduled)
+{
+	if (s->count > 1)
+		sched_set_timeout(msk, 1);
+	return scheduled;
+}
 
-#include "mpcc/sched.h"
-#include "mpcc/sched_eval.h"
+/* Notes up to where there are copies now. */
+static __always_inline int redundant_after_retrans(struct sched_own *own,
+						   const struct mpcc_scene *s,
+						   struct mptcp_sock *msk, int scheduled)
+{
+	if (!scheduled)
+		own->memory.copied_to = msk->snd_una + 1;
+	if (own->outcome.resend && sched_resend(msk))
+		own->memory.copied_to = msk->snd_nxt;
+	return own->demand.early ? SCHED_EARLY : scheduled;
+}
 
-SCHEDULER(redundant);
+static const struct sched_hooks sched_hooks = {
+	.rule = redundant_rule,
+	.read_connection = redundant_read_connection,
+	.burst = redundant_burst,
+	.after_send = redundant_after_send,
+	.after_retrans = redundant_after_retrans,
+};
+
+SCHED_TABLE(redundant);

@@ -12,59 +12,84 @@
  * Deviation: the kernel hands data over in fragments of up to 32 KiB, and a turn is at least one of them;
  * what is handed over counts, however much it was.
  */
-#include "mpcc/scene.h"
-#include "mpcc/tunable.h"
+#include "mpcc/sched.h"
 
 TUNABLE(num_segments, 1, "1..255 segments; sent on a subflow before it is the next one's turn");
 TUNABLE(cwnd_limited, 1, "off|on; pass over subflows without room");
+
+struct sched_own {
+	struct {
+		__u64 served; /* bytes handed to it in this round */
+	} lanes[MPCC_MAX_SUBFLOWS];
+	__u32 counted_to[MPCC_MAX_SUBFLOWS]; /* the subflow's write_seq up to which served counts */
+};
 
 static __always_inline bool takes_part(const struct mpcc_verdict *v)
 {
 	return cwnd_limited ? v->usable : v->alive;
 }
 
-static __always_inline bool quota_left(const struct mpcc_lane *l)
+/* Bytes. */
+static __always_inline __u64 quota_of(const struct mpcc_lane *l)
 {
-	return l->served < (__u64)num_segments * l->mss;
+	return (__u64)num_segments * l->mss;
 }
 
 /* Of subflow i and the one found so far, whose turn it is in this round. */
-MPCC_GLOBAL __u32 turn_of(struct mpcc_scene *s nonnull, __u32 found, __u32 i)
+MPCC_GLOBAL __u32 turn_of(struct mpcc_scene *s nonnull, struct sched_own *own nonnull, __u32 found,
+			  __u32 i)
 {
-	const struct mpcc_lane *l = lane_at(s, i);
+	__u64 served = element_of(own->lanes, i)->served;
 
-	if (!takes_part(verdict_at(s, i)) || !quota_left(l))
+	if (!takes_part(verdict_at(s, i)) || served >= quota_of(lane_at(s, i)))
 		return found;
-	if (found == MPCC_NO_LANE || (l->served && !lane_at(s, found)->served))
+	if (found == MPCC_NO_LANE || (served && !element_of(own->lanes, found)->served))
 		return i;
 	return found;
 }
 
 /* MPCC_NO_LANE when the round is over. */
-static __always_inline __u32 next_in_round(struct mpcc_scene *s)
+static __always_inline __u32 next_in_round(struct mpcc_scene *s, struct sched_own *own)
 {
 	__u32 found = MPCC_NO_LANE;
 
-	for_each_lane(i) found = turn_of(s, found, i);
+	for_each_lane(i) found = turn_of(s, own, found, i);
 	return found;
 }
 
-MPCC_GLOBAL int sched_rule(struct mpcc_scene *s nonnull)
+MPCC_GLOBAL int roundrobin_rule(struct mpcc_scene *s nonnull, struct sched_own *own nonnull)
 {
-	__u32 next = next_in_round(s);
+	__u32 next = next_in_round(s, own);
 
 	if (next == MPCC_NO_LANE) {
-		for_each_lane(i) s->lanes[i].served = 0;
-		next = next_in_round(s);
+		for_each_lane(i) own->lanes[i].served = 0;
+		next = next_in_round(s, own);
 	}
 	send_on(s, next);
-	return 0;
+	return RULE_MARKED;
 }
 
-/* A turn is the quota. */
-#define sched_burst(lane) ((__u64)num_segments * (lane)->mss)
+static __always_inline void roundrobin_start_subflow(struct sched_own *own, __u32 i,
+						     const struct tcp_sock *tp)
+{
+	element_of(own->lanes, i)->served = 0;
+	*element_of(own->counted_to, i) = tp->write_seq;
+}
 
-#include "mpcc/sched.h"
-#include "mpcc/sched_eval.h"
+static __always_inline void roundrobin_read_subflow(struct sched_own *own, __u32 i,
+						    const struct tcp_sock *tp)
+{
+	__u32 *counted_to = element_of(own->counted_to, i);
 
-SCHEDULER(roundrobin);
+	element_of(own->lanes, i)->served += tp->write_seq - *counted_to;
+	*counted_to = tp->write_seq;
+}
+
+static const struct sched_hooks sched_hooks = {
+	.rule = roundrobin_rule,
+	.start_subflow = roundrobin_start_subflow,
+	.read_subflow = roundrobin_read_subflow,
+	.burst = quota_of,
+};
+
+SCHED_TABLE(roundrobin);

@@ -144,6 +144,7 @@ type connection struct {
 	Scheduler string
 	Netns     string `json:"netns_name"`
 	Decisions uint64
+	LeftOut   uint32 `json:"subflows_left_out"`
 	Subflows  []scheduled
 }
 

@@ -5,6 +5,7 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -130,6 +131,40 @@ func TestSchedulerUnderTraffic(t *testing.T) {
 	// The next command, whichever, removes the maps that have served their time.
 	if out, err := exec.Command(os.Getenv("MPCC_BIN"), "unload", "minrtt").CombinedOutput(); err == nil {
 		t.Errorf("unloaded twice: %s", out)
+	}
+}
+
+// A decision looks at eight subflows. Of a connection with nine, the most that the kernel makes, status shows
+// these and tells of the other.
+func TestSchedulerOfNineSubflows(t *testing.T) {
+	loadSchedulers(t, "minrtt")
+	l := newLab(t)
+	n := twoPaths{client: addHost(t, l, "client"), server: addHost(t, l, "server")}
+	n.paths[0] = addLink(t, l, n.client, n.server, lab.Shape{Rate: 20e6, Delay: 5 * time.Millisecond, Queue: 100})
+	addrs, err := n.paths[0].AddAddrs(n.client, 8)
+	if err != nil {
+		t.Fatal(err)
+	}
+	route(t, l)
+	var endpoints []lab.MPTCPEndpoint
+	for _, addr := range addrs {
+		endpoints = append(endpoints, lab.MPTCPEndpoint{Addr: addr, Subflow: true})
+	}
+	limits := lab.MPTCPLimits{Subflows: 8}
+	if err := errors.Join(n.server.MPTCP(limits), n.client.MPTCP(limits, endpoints...)); err != nil {
+		t.Fatal(err)
+	}
+	n.schedule(t, "minrtt")
+	p := n.connect(t, "", "")
+	defer p.close()
+	p.stream()
+	p.join(t, 9)
+	var shown []connection
+	if !eventually(10*time.Second, func() bool {
+		shown = schedulers(t, n.client)
+		return len(shown) == 1 && len(shown[0].Subflows) == 8 && shown[0].LeftOut == 1
+	}) {
+		t.Errorf("status shows %+v, want one connection with 8 subflows and 1 left out", shown)
 	}
 }
 

@@ -358,16 +358,13 @@ func TestCDDKeepsCoefficientsLevel(t *testing.T) {
 // 100 MiB: the set is both paths for the one, one for the other.
 func TestESMPTCPChooses(t *testing.T) {
 	withSchedulers(t)
-	load(t)
+	// The tunable is the size that a transfer whose end is not known is taken for.
+	load(t, "sched/esmptcp", "--set", "size_kib=102400")
 	n := newTwoPaths(t, [2]lab.Shape{
 		{Rate: 20e6, Delay: 10 * time.Millisecond, Queue: 60},
 		{Rate: 20e6, Delay: 10 * time.Millisecond, Queue: 60},
 	})
-	// sized has a transfer whose end is not known be taken for one of that size.
-	sized := func(kib string) {
-		mpcc(t, "load", "sched/esmptcp", "--set", "size_kib="+kib)
-		n.schedule(t, "esmptcp")
-	}
+	n.schedule(t, "esmptcp")
 	// run gives the paths in the set at the end, and each one's share of what was carried in the last second.
 	run := func(what string) (set [2]bool, shares [2]float64) {
 		p := n.connect(t, "", "")
@@ -402,7 +399,6 @@ func TestESMPTCPChooses(t *testing.T) {
 			t.Errorf("%s: set %v, shares %.2f", what, set, shares)
 		}
 	}
-	sized("102400")
 	both("100 MiB, without profiles")
 	for dear, slopes := range [][]int{{200, 100}, {100, 200}} {
 		n.price(t, slopes...)
@@ -413,6 +409,7 @@ func TestESMPTCPChooses(t *testing.T) {
 	}
 	n.schedule(t, "default")
 	mpcc(t, "unload", "sched/esmptcp")
-	sized("1024")
+	mpcc(t, "load", "sched/esmptcp", "--set", "size_kib=1024")
+	n.schedule(t, "esmptcp")
 	both("1 MiB, path 1 dear")
 }

@@ -71,12 +71,6 @@ static bool close_to(double a, double b)
 	return __builtin_fabs(a - b) <= 1e-6 * __builtin_fabs(b);
 }
 
-static void require_normal(struct mpcc_num x, __u32 subflow)
-{
-	require(!x.m || x.m >> 31, "subflow %u: m %u", subflow, x.m);
-	require(x.e > -400 && x.e < 400, "subflow %u: e %d", subflow, x.e);
-}
-
 static void require_alike(const struct mpcc_decision *a, const struct mpcc_decision *b,
 			  __u32 subflow)
 {

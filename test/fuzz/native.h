@@ -126,4 +126,11 @@ static inline void draw_tunables(struct input *in)
 		}                                                                               \
 	} while (0)
 
+/* The number is as fixed.h makes them, and of a size that a decision can come to. */
+static inline void require_normal(struct mpcc_num x, __u32 subflow)
+{
+	require(!x.m || x.m >> 31, "subflow %u: m %u", subflow, x.m);
+	require(x.e > -400 && x.e < 400, "subflow %u: e %d", subflow, x.e);
+}
+
 #endif

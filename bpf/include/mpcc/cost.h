@@ -1,12 +1,33 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What sending on a subflow costs, by the energy profile of its interface. */
+/*
+ * What sending on a subflow costs, for packet schedulers: by the energy profile of its interface, its uplink
+ * slope, since this is the sender.
+ */
 #ifndef MPCC_COST_H
 #define MPCC_COST_H
 
+#include "energy.h"
 #include "scene.h"
+#include "sched_kernel.h"
 
-/* Has the live connection's profiles read. */
-#define SCHED_ENERGY
+/* Of struct mpcc_energy_profile; 0 without one. */
+struct uplink_profile {
+	__u32 up_uw_per_mbps;
+	__u32 base_uw;
+};
+
+static __always_inline void read_uplink_profile(struct uplink_profile *profile,
+						const struct tcp_sock *tp)
+{
+	struct mpcc_energy_key key = {
+		.netns_cookie = tp->inet_conn.icsk_inet.sk.__sk_common.skc_net.net->net_cookie,
+		.ifindex = sched_ifindex(tp),
+	};
+	const struct mpcc_energy_profile *p = bpf_map_lookup_elem(&mpcc_energy, &key);
+
+	profile->up_uw_per_mbps = p ? p->up_uw_per_mbps : 0;
+	profile->base_uw = p ? p->base_uw : 0;
+}
 
 /* Mbit/s that the window allows: bytes per eighth of a microsecond, times 64. */
 static __always_inline struct mpcc_num window_rate(const struct mpcc_lane *l)
@@ -15,16 +36,17 @@ static __always_inline struct mpcc_num window_rate(const struct mpcc_lane *l)
 }
 
 /* mW at a rate in Mbit/s: slope * rate + base. */
-static __always_inline struct mpcc_num power_of(const struct mpcc_lane *l, struct mpcc_num rate)
+static __always_inline struct mpcc_num power_of(const struct uplink_profile *p,
+						struct mpcc_num rate)
 {
-	return num_div(num_add(num_mul(num_of(l->up_uw_per_mbps), rate), num_of(l->base_uw)),
+	return num_div(num_add(num_mul(num_of(p->up_uw_per_mbps), rate), num_of(p->base_uw)),
 		       num_of(1000));
 }
 
 /* mJ per Mbit at that rate: slope + base / rate. 0 without a profile, and without a rate. */
-static __always_inline struct mpcc_num cost_of(const struct mpcc_lane *l, struct mpcc_num rate)
+static __always_inline struct mpcc_num cost_of(const struct uplink_profile *p, struct mpcc_num rate)
 {
-	return num_div(power_of(l, rate), rate);
+	return num_div(power_of(p, rate), rate);
 }
 
 #endif

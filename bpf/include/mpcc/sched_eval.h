@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * One decision of a packet scheduler on given numbers: what `mpcc eval`, the vectors and the fuzzers run.
- * User space fills `eval`, runs the program, and reads the results back; JSON names are the field names.
+ * User space fills the two variables, runs the program, and reads the results back. JSON names are the field
+ * names; sched_hooks.h tells which fields of struct sched_own are among them.
  */
 #ifndef MPCC_SCHED_EVAL_H
 #define MPCC_SCHED_EVAL_H
 
-#include "scene.h"
+#include "sched_decide.h"
 
 struct mpcc_scene eval;
+__u64 eval_own[SCHED_OWN_BYTES / 8]; /* a struct sched_own */
 
 SEC("syscall")
 int mpcc_eval(void *ctx)
 {
-	sched_decide(&eval);
+	sched_decide(&eval, (struct sched_own *)eval_own);
 	return 0;
 }
 

@@ -6,16 +6,17 @@
  * kernel that the module serves. Compiled with -DMPCC_NATIVE it is the struct mptcp_sched_ops of kernels
  * that have such a type themselves (the MPTCP development tree).
  *
- * A scheduler defines, after including this,
+ * SCHED_OPS(name) makes the table of three functions, which stand before it; sched_live.h has those of mpcc's
+ * schedulers.
  *   int sched_choose(struct mptcp_sock *msk, bool reinject)
  *       schedules subflows and returns 0, or returns a negative number when none may send now; the kernel
  *       asks again when an ACK makes room
  *   void sched_init(struct mptcp_sock *msk), void sched_release(struct mptcp_sock *msk)
  *       begin and end of each connection, the latter also when the scheduler is long unloaded
- * and ends with SCHED_OPS(name). It may use sk_storage on msk, and write what the kernel's own scheduler
- * writes: msk->snd_burst, msk->timer_ival, subflow->avg_pacing_rate; the verifier refuses any other write.
+ * They may use sk_storage on msk, and write what the kernel's own scheduler writes: msk->snd_burst,
+ * msk->timer_ival, subflow->avg_pacing_rate; the verifier refuses any other write.
  *
- * When it is asked
+ * When sched_choose() is called
  *   reinject = false: the connection has data to send. Called with the connection's lock held, from
  *   sendmsg() or from an ACK's soft interrupt. Each subflow scheduled then sends until snd_burst bytes
  *   are gone, its send buffer is full or the data has ended, but at least one fragment (what a sendmsg()
@@ -24,7 +25,7 @@
  *   scheduled sends the oldest fragment that is not acknowledged. Unless it returns SCHED_EARLY the kernel
  *   then counts a timeout against the subflows that have made no progress since the last one: after
  *   some they are stale (not active), and the kernel reinjects what they held.
- *   A connection that fell back to TCP asks nobody.
+ *   It is not called for a connection that fell back to TCP.
  *
  * Sending data twice
  *   Several subflows scheduled at once do not send the same data: each goes on where the one before stopped.
@@ -43,12 +44,12 @@
 
 #include "compat.h"
 
-/* sched_choose()'s answer when it had the timer go off early, whether it scheduled subflows or not. */
+/* What sched_choose() returns if it made the timer go off early, whether it schedules subflows or not. */
 #define SCHED_EARLY 1
 
 /*
- * The kernel's functions, by one name each.
- *   sched_set_scheduled   takes a subflow into the answer, or out of it
+ * The kernel's functions, each by one name for both types.
+ *   sched_set_scheduled   adds a subflow to those that are to send, or takes it away
  *   sched_active          may send data: joined, its TCP state allows it, not stale. Takes the mark stale
  *                         away when something arrived since
  *   sched_resend          only with reinject = true, and not natively: makes all that was sent and is not
@@ -86,7 +87,7 @@ extern bool sched_active(struct mptcp_subflow_context *subflow) __ksym;
 extern void mptcp_set_timeout(struct sock *sk) __ksym;
 extern void mptcp_pm_subflow_chk_stale(const struct mptcp_sock *msk, struct sock *ssk) __ksym;
 
-/* There this cannot be. */
+/* Kernels with a type of their own have no function for it. */
 static __always_inline bool sched_resend(struct mptcp_sock *msk)
 {
 	return false;
@@ -104,8 +105,8 @@ static __always_inline struct sched_iter *sched_iter_begin(struct sched_iter *it
 }
 
 /*
- * Walks a connection's subflows in the order they were made; the first comes first. A subflow may be
- * kept and scheduled after the walk. The compiler must see break and return: the iterator is let go there.
+ * Walks a connection's subflows in the order they were made. A subflow may be kept and scheduled after the
+ * walk. The iterator is let go wherever the loop is left, by break and return too.
  */
 #define sched_for_each(subflow, msk)                                                         \
 	for (struct sched_iter it_of_##subflow __attribute__((cleanup(sched_iter_destroy))), \
@@ -124,7 +125,7 @@ static __always_inline bool sched_backup(const struct mptcp_subflow_context *sub
 	return mpcc_bits(subflow, backup) || mpcc_bits(subflow, request_bkup);
 }
 
-/* The send buffer takes more; the kernel's scheduler answers "none" where its best subflow's does not. */
+/* The send buffer takes more. The kernel's own scheduler chooses none while its best subflow's is full. */
 static __always_inline bool sched_memory_free(const struct tcp_sock *tp)
 {
 	const struct sock *sk = &tp->inet_conn.icsk_inet.sk;
@@ -132,10 +133,23 @@ static __always_inline bool sched_memory_free(const struct tcp_sock *tp)
 	return sk->sk_wmem_queued < sk->sk_sndbuf;
 }
 
-/* All that the subflow got was acknowledged: the kernel retransmits only on such. */
-static __always_inline bool sched_idle(const struct tcp_sock *tp)
+/* All that the subflow got was acknowledged. The kernel's own scheduler retransmits only on such. */
+static __always_inline bool sched_all_acked(const struct tcp_sock *tp)
 {
 	return tp->snd_una == tp->write_seq;
+}
+
+/* The interface that the subflow sends through; 0 while it has no route. */
+static __always_inline __u32 sched_ifindex(const struct tcp_sock *tp)
+{
+	const struct dst_entry *dst = tp->inet_conn.icsk_inet.sk.sk_dst_cache;
+	const struct net_device *dev;
+
+	if (!dst)
+		return 0;
+	dst = bpf_rdonly_cast(dst, mpcc_type_id(struct dst_entry));
+	dev = bpf_rdonly_cast(dst->dev, mpcc_type_id(struct net_device));
+	return dev->ifindex;
 }
 
 /* Bytes that the peer's window for the connection still takes; 0 also when it shrank. */
@@ -175,56 +189,61 @@ struct MPCC_SCHED_TYPE {
 	void (*release)(struct mptcp_sock *msk);
 };
 
-/* What is left to do when a scheduler was asked to retransmit; elsewhere the module does it. */
+/*
+ * Counts timeouts against the subflows after a call with reinject = true, and returns the call's result for the
+ * kernel. With the module's type the module counts.
+ */
 #ifdef MPCC_NATIVE
 #define SCHED_RETRANS_SECTION "struct_ops.s" /* for mptcp_pm_subflow_chk_stale() */
-static __always_inline int sched_retrans(struct mptcp_sock *msk, int answer)
+static __always_inline int count_timeouts(struct mptcp_sock *msk, int scheduled)
 {
 	struct mptcp_subflow_context *subflow;
 
-	if (answer > 0)
+	if (scheduled == SCHED_EARLY)
 		return 0;
-	sched_for_each(subflow,
-		       msk) if (sched_active(subflow) && !sched_idle(sched_socket(subflow)))
-		mptcp_pm_subflow_chk_stale(msk, subflow->tcp_sock);
-	return answer;
+	sched_for_each(subflow, msk)
+	{
+		if (sched_active(subflow) && !sched_all_acked(sched_socket(subflow)))
+			mptcp_pm_subflow_chk_stale(msk, subflow->tcp_sock);
+	}
+	return scheduled;
 }
 #else
 #define SCHED_RETRANS_SECTION "struct_ops"
-#define sched_retrans(msk, answer) (answer)
+#define count_timeouts(msk, scheduled) (scheduled)
 #endif
 
 /* The whole of a scheduler's table. One object holds one: the library matches programs by member. */
-#define SCHED_OPS(scheduler)                                        \
-	char LICENSE[] SEC("license") = "Dual BSD/GPL";             \
-	SEC("struct_ops")                                           \
-	int BPF_PROG(mpcc_get_send, struct mptcp_sock *msk)         \
-	{                                                           \
-		return sched_choose(msk, false);                    \
-	}                                                           \
-	SEC(SCHED_RETRANS_SECTION)                                  \
-	int BPF_PROG(mpcc_get_retrans, struct mptcp_sock *msk)      \
-	{                                                           \
-		return sched_retrans(msk, sched_choose(msk, true)); \
-	}                                                           \
-	SEC("struct_ops")                                           \
-	void BPF_PROG(mpcc_sched_init, struct mptcp_sock *msk)      \
-	{                                                           \
-		sched_init(msk);                                    \
-	}                                                           \
-	SEC("struct_ops")                                           \
-	void BPF_PROG(mpcc_sched_release, struct mptcp_sock *msk)   \
-	{                                                           \
-		sched_release(msk);                                 \
-	}                                                           \
-	SEC(".struct_ops.link")                                     \
-	struct MPCC_SCHED_TYPE scheduler = {                        \
-		.get_send = (void *)mpcc_get_send,                  \
-		.get_retrans = (void *)mpcc_get_retrans,            \
-		.init = (void *)mpcc_sched_init,                    \
-		.release = (void *)mpcc_sched_release,              \
-		.name = #scheduler,                                 \
-	};                                                          \
+#define SCHED_OPS(scheduler)                                         \
+	char LICENSE[] SEC("license") = "Dual BSD/GPL";              \
+	SEC("struct_ops")                                            \
+	int BPF_PROG(mpcc_get_send, struct mptcp_sock *msk)          \
+	{                                                            \
+		return sched_choose(msk, false);                     \
+	}                                                            \
+	SEC(SCHED_RETRANS_SECTION)                                   \
+	int BPF_PROG(mpcc_get_retrans, struct mptcp_sock *msk)       \
+	{                                                            \
+		return count_timeouts(msk, sched_choose(msk, true)); \
+	}                                                            \
+	SEC("struct_ops")                                            \
+	void BPF_PROG(mpcc_sched_init, struct mptcp_sock *msk)       \
+	{                                                            \
+		sched_init(msk);                                     \
+	}                                                            \
+	SEC("struct_ops")                                            \
+	void BPF_PROG(mpcc_sched_release, struct mptcp_sock *msk)    \
+	{                                                            \
+		sched_release(msk);                                  \
+	}                                                            \
+	SEC(".struct_ops.link")                                      \
+	struct MPCC_SCHED_TYPE scheduler = {                         \
+		.get_send = (void *)mpcc_get_send,                   \
+		.get_retrans = (void *)mpcc_get_retrans,             \
+		.init = (void *)mpcc_sched_init,                     \
+		.release = (void *)mpcc_sched_release,               \
+		.name = #scheduler,                                  \
+	};                                                           \
 	_Static_assert(sizeof(#scheduler) <= 16, "the kernel's names are shorter")
 
 #endif

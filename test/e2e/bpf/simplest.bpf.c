@@ -10,7 +10,8 @@ static int sched_choose(struct mptcp_sock *msk, bool reinject)
 	{
 		const struct tcp_sock *tp = sched_socket(subflow);
 
-		if (!sched_active(subflow) || (reinject ? !sched_idle(tp) : !sched_memory_free(tp)))
+		if (!sched_active(subflow) ||
+		    (reinject ? !sched_all_acked(tp) : !sched_memory_free(tp)))
 			continue;
 		sched_set_scheduled(subflow, true);
 		msk->snd_burst = 65536;

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* What the packet scheduler emtcp has for itself: drawn, and checked after a decision. */
+
+static void draw_own(struct input *in, struct sched_own *own)
+{
+	for (__u32 i = 0; i < eval.count; i++) {
+		own->lanes[i].up_uw_per_mbps = draw_number(in, 32);
+		own->lanes[i].base_uw = draw_number(in, 32);
+	}
+}
+
+static void check_own(const struct sched_own *own)
+{
+	for (__u32 i = 0; i < MPCC_MAX_SUBFLOWS; i++)
+		require_normal(own->verdicts[i].cost, i);
+}

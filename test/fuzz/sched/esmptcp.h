@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* What the packet scheduler esmptcp has for itself: drawn, and checked after a decision. */
+
+static void draw_own(struct input *in, struct sched_own *own)
+{
+	struct esmptcp_memory *m = &own->memory;
+
+	own->demand.more = draw_byte(in) & 1;
+	m->chosen_us = eval.demand.now_us >> draw_byte(in) % 60;
+	m->k = draw_byte(in) % (MPCC_MAX_SUBFLOWS + 1);
+	m->alive = draw_byte(in);
+	for (__u32 i = 0; i < eval.count; i++) {
+		struct esmptcp_lane *l = &own->lanes[i];
+
+		l->rate = draw_number(in, 40);
+		l->loss = num_div(num_of(draw_number(in, 32)), num_of(1ULL << 32));
+		l->profile.up_uw_per_mbps = draw_number(in, 32);
+		l->profile.base_uw = draw_number(in, 32);
+		l->allowed = draw_byte(in) & 1;
+	}
+}
+
+static void check_own(const struct sched_own *own)
+{
+	require(own->memory.k <= MPCC_MAX_SUBFLOWS, "k %u", own->memory.k);
+	for (__u32 i = 0; i < MPCC_MAX_SUBFLOWS; i++) {
+		require_normal(own->verdicts[i].rate, i);
+		require_normal(own->verdicts[i].cost, i);
+		require_normal(own->verdicts[i].objective.value, i);
+		require(own->verdicts[i].rank <= MPCC_MAX_SUBFLOWS, "subflow %u: rank %u", i,
+			own->verdicts[i].rank);
+	}
+}

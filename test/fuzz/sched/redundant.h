@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* What the packet scheduler redundant has for itself: drawn, and checked after a decision. */
+
+static void draw_own(struct input *in, struct sched_own *own)
+{
+	__u8 flags = draw_byte(in);
+
+	own->demand.copying = flags & 1;
+	own->demand.copied = flags >> 1 & 1;
+	own->memory.leader = draw_byte(in) % (MPCC_MAX_SUBFLOWS + 2);
+}
+
+/* All is sent again only as a retransmission, and then no subflow sends by itself. */
+static void check_own(const struct sched_own *own)
+{
+	if (!own->outcome.resend)
+		return;
+	require(eval.demand.reinject && !eval.outcome.waits, "%u", eval.outcome.waits);
+	for (__u32 i = 0; i < MPCC_MAX_SUBFLOWS; i++)
+		require(!eval.verdicts[i].send, "subflow %u sends", i);
+}
