@@ -45,8 +45,8 @@ var evalParts = map[catalog.Kind]struct {
 // the rights to load BPF, and is for one goroutine at a time. docs/eval.md lists the keys of its input and
 // output, with unit and range.
 //
-// The keys are the names of the fields of the C variable in bpf/include/mpcc/eval.h or sched_eval.h, read from
-// the object's BTF.
+// The numbers are the C variable of bpf/include/mpcc/eval.h or sched_eval.h, as the object's BTF describes
+// it: a field is a key.
 type Evaluator struct {
 	kind      catalog.Kind
 	coll      *ebpf.Collection
@@ -177,7 +177,7 @@ func (ev *Evaluator) Eval(in Input) (Output, error) {
 	return out, nil
 }
 
-// part returns a struct within the variable, and its offset.
+// part is a struct within the variable, and where it starts.
 func (ev *Evaluator) part(name string) (*btf.Struct, uint32) {
 	m := ev.layout[name]
 	return btf.UnderlyingType(m.Type).(*btf.Struct), m.Offset.Bytes()

@@ -185,7 +185,7 @@ func TestEveryTunableIsTested(t *testing.T) {
 	}
 }
 
-// changed fails the test for each tunable that has its default value in all sets.
+// changed fails where no set has another value than the default for a tunable.
 func changed(t *testing.T, e catalog.Entry, sets []reference.Tunables) {
 	t.Helper()
 	tunables, err := loader.Tunables(e)

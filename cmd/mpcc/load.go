@@ -68,8 +68,8 @@ func addLoadFlags(c *cobra.Command, dryRun *bool, set *[]string) {
 	c.Flags().BoolVar(dryRun, "dry-run", false, "have the kernel verify it, change nothing")
 }
 
-// prepare returns the algorithms of these names, and parses the tunables. It fails unless every algorithm has
-// all of the tunables, so that a mistake shows before anything is changed.
+// prepare finds the algorithms, and makes sure that each of them can be given the tunables, before
+// anything is done with one.
 func prepare(names, set []string, tunables *map[string]string) ([]catalog.Entry, error) {
 	entries, err := findAll(names)
 	if err != nil {
@@ -86,7 +86,7 @@ func prepare(names, set []string, tunables *map[string]string) ([]catalog.Entry,
 	return entries, nil
 }
 
-// oneOfEachKind returns an error if two algorithms are of one kind: they cannot both be the default.
+// oneOfEachKind refuses two that cannot both be the default.
 func oneOfEachKind(entries []catalog.Entry) error {
 	first := map[catalog.Kind]catalog.Entry{}
 	for _, e := range entries {

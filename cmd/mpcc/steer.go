@@ -81,23 +81,27 @@ userspace path manager (net.mptcp.pm_type=1) steer flags single subflows instead
 			}
 			return err
 		}
-		if err := steerable(c.Context()); err != nil {
-			return err
-		}
-		// SIGPIPE comes where nobody reads the output any more.
-		ctx, stop := signal.NotifyContext(c.Context(), unix.SIGHUP, unix.SIGPIPE)
-		defer stop()
-		err = steer.Run(ctx, config)
-		if errors.Is(err, steer.ErrNoProfile) {
-			where, option := "this network namespace", ""
-			if config.Netns != "" {
-				where, option = "network namespace "+config.Netns, " --netns "+config.Netns
-			}
-			return fmt.Errorf("no interface of %s has an energy profile; mpcc energy set IFACE PROFILE%s gives it one", where, option)
-		}
-		return err
+		return runSteer(c.Context(), config)
 	}
 	return c
+}
+
+func runSteer(ctx context.Context, config steer.Config) error {
+	if err := steerable(ctx); err != nil {
+		return err
+	}
+	// SIGPIPE comes where nobody reads the output any more.
+	ctx, stop := signal.NotifyContext(ctx, unix.SIGHUP, unix.SIGPIPE)
+	defer stop()
+	err := steer.Run(ctx, config)
+	if errors.Is(err, steer.ErrNoProfile) {
+		where, option := "this network namespace", ""
+		if config.Netns != "" {
+			where, option = "network namespace "+config.Netns, " --netns "+config.Netns
+		}
+		return fmt.Errorf("no interface of %s has an energy profile; mpcc energy set IFACE PROFILE%s gives it one", where, option)
+	}
+	return err
 }
 
 // parseSize reads bytes, with K, M or G.

@@ -91,6 +91,10 @@ sure to come, at which it decides again. The header of each file in [bpf/sched](
 			fmt.Printf("| `%s` | `%s` | %s | %s | %s |\n", e, t.Name, t.Default, cell(t.Range()), t.Meaning)
 		}
 	}
+	b.printCosts()
+}
+
+func (b bench) printCosts() {
 	fmt.Printf(`
 ## Cost of the congestion controls
 

@@ -119,21 +119,7 @@ func (d *decider) judge(now time.Time, all []seen, tariffs map[uint32]tariff) []
 
 // judge renews the verdict of a connection that sends, if all of its subflows can be judged.
 func (c *connection) judge(o Objective, now time.Time, subflows []seen, tariffs map[uint32]tariff) {
-	c.judged, c.pause = now, 0
-	var sent, received uint64
-	flows := map[uint64]*flow{}
-	for _, s := range subflows {
-		f := c.flows[s.ID]
-		if f == nil {
-			f = &flow{at: now}
-		}
-		sent += s.BytesSent - f.sent
-		received += s.BytesReceived - f.received
-		f.update(now, s.Subflow)
-		flows[s.ID] = f
-		c.pause = max(c.pause, time.Duration(s.SRTT))
-	}
-	c.flows = flows
+	sent, received := c.observe(now, subflows)
 	// The objective counts what sending costs: it has nothing to say about a connection that mostly receives.
 	if sent == 0 || sent < received {
 		return
@@ -158,9 +144,33 @@ func (c *connection) judge(o Objective, now time.Time, subflows []seen, tariffs 
 		}
 		return
 	}
-	paths := c.paths(choosable, tariffs)
+	verdict.choose(o, choosable, c.paths(choosable, tariffs))
+}
+
+// observe updates what is remembered of the subflows, and returns how many bytes they have sent and received since
+// the last time.
+func (c *connection) observe(now time.Time, subflows []seen) (sent, received uint64) {
+	c.judged, c.pause = now, 0
+	flows := map[uint64]*flow{}
+	for _, s := range subflows {
+		f := c.flows[s.ID]
+		if f == nil {
+			f = &flow{at: now}
+		}
+		sent += s.BytesSent - f.sent
+		received += s.BytesReceived - f.received
+		f.update(now, s.Subflow)
+		flows[s.ID] = f
+		c.pause = max(c.pause, time.Duration(s.SRTT))
+	}
+	c.flows = flows
+	return sent, received
+}
+
+// choose fills in the verdict on subflows that have these paths. The set changes only if that is worthwhile.
+func (v *Verdict) choose(o Objective, choosable []seen, paths []Path) {
 	choice := o.Choose(paths)
-	verdict.O, verdict.K = choice.O, choice.K
+	v.O, v.K = choice.O, choice.K
 	var then, current []Path
 	for i, s := range choosable {
 		if s.lever == (lever{}) || slices.Contains(choice.Best(), i) {
@@ -178,9 +188,9 @@ func (c *connection) judge(o Objective, now time.Time, subflows []seen, tariffs 
 			in = at < choice.K
 		}
 		m := member(choosable[i], paths[i], in || choosable[i].lever == (lever{}))
-		verdict.Subflows = append(verdict.Subflows, m)
+		v.Subflows = append(v.Subflows, m)
 		if m.lever == (lever{}) && at >= choice.K && worthwhile(present, choice.O[choice.K-1]) {
-			verdict.stuck = append(verdict.stuck, m)
+			v.stuck = append(v.stuck, m)
 		}
 	}
 }
