@@ -33,7 +33,7 @@ func newSteerCommand() *cobra.Command {
 		Long: `steer looks at the live subflows of a network namespace and at the energy profiles of
 its interfaces, finds for each connection that sends the set of subflows that ES-MPTCP's objective prefers,
 and makes the others backups (MP_PRIO). It needs no packet scheduler. It runs until it is ended, and then
-clears every backup flag that it has set. Flags that a killed steer has left, the next one clears first.
+clears every backup flag that it has set. The next steer first clears the flags that a killed one has left.
 
 It prints a line for each flag it changes, with the reason.
 

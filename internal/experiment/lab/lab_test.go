@@ -185,7 +185,7 @@ func TestSweepAfterKill(t *testing.T) {
 
 	// While its owner lives a lab is left alone.
 	if removed, err := lab.Sweep(); err != nil || len(removed) > 0 {
-		t.Errorf("Sweep took %v from the living, %v", removed, err)
+		t.Errorf("Sweep removed %v of a lab whose owner lives, %v", removed, err)
 	}
 	if got := traces(t, id); len(got) != 3 {
 		t.Errorf("the living lab has %v, want two namespaces and an entry", got)
