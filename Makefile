@@ -20,7 +20,7 @@ SUDO := $(if $(filter-out 0,$(shell id -u)),sudo -E env PATH=$(PATH))
 CLANG := clang-19
 BPF_CFLAGS := -O2 -g -Wall -Wextra -Werror -Wno-unused-parameter -fno-strict-aliasing -mcpu=v3 -I bpf/include
 LINT := go tool -modfile=.ci/tools/go.mod
-# `find *` passes by the dot folders, and with them the cache.
+# `find *` skips the dot folders, among them the cache.
 C_FILES = $(shell find * -name '*.[ch]')
 GO_FILES = $(shell find * -name '*.go')
 
@@ -32,7 +32,7 @@ help: ## Show this list
 deps: ## Install what this machine lacks: Debian packages, Go
 	@.ci/deps
 
-# Below OUT, as they lie in this folder: what the BPF sources compile to, and the maps' types in Go.
+# What the BPF sources compile to, and the maps' types in Go, at the same paths below OUT as in this folder.
 OUT := .
 HEADERS := $(wildcard bpf/include/mpcc/*.h)
 OBJECTS := $(addprefix $(OUT)/, \
@@ -44,7 +44,8 @@ OBJECTS := $(addprefix $(OUT)/, \
 MAP_TYPES := mpcc_subflow mpcc_total_key mpcc_total mpcc_counter_set mpcc_energy_key mpcc_energy_profile \
 	mpcc_sched_connection mpcc_sched_total_key mpcc_sched_total mpcc_sched_counter_set
 
-# The same bytes on any machine: without its paths and the compiler's version, and only BTF of what -g brings.
+# The objects have to be the same on any machine: no paths of it, no compiler's version, and of what -g adds only
+# BTF.
 define compile
 	@mkdir -p $(@D)
 	$(CLANG) -target bpfel $(BPF_CFLAGS) -fno-ident -fdebug-prefix-map=$(CURDIR)=. -fdebug-compilation-dir=. -c $< -o $@
@@ -71,7 +72,7 @@ $(OUT)/bpf/obj/maps_bpfel.go: bpf/maps.bpf.c $(HEADERS)
 objects: $(OBJECTS) $(OUT)/bpf/obj/maps_bpfel.go ## Compile the BPF programs that have changed
 
 .PHONY: generate
-generate: ## Compile the BPF programs and their Go bindings; write the tables
+generate: ## Write all generated files: BPF objects, their Go types, tables, docs
 	go run ./bpf/gen | clang-format-19 >bpf/include/mpcc/logistic.h
 	rm -f bpf/obj/*.o bpf/obj/*_bpfel.go test/bench/*.o test/e2e/*.o
 	$(MAKE) objects
@@ -122,8 +123,8 @@ lint: ## Check formatting, licence lines, Go code and the public API
 	$(LINT) golangci-lint run
 	@.ci/api
 
-# These compute in a single goroutine for long. The race detector would find nothing there, and make two minutes
-# of their 25 seconds. All other tests run once, under it.
+# These tests compute for long in a single goroutine. The race detector would find nothing there, and slow them from
+# 25 seconds to two minutes. All other tests run once, under the race detector.
 LONG := ^(TestRandomConnections|TestRandomScenes|TestNoSceneStalls)$$
 
 .PHONY: unit
@@ -131,7 +132,7 @@ unit: race ## Run the tests that need no VM (as root: some load BPF)
 	go test -count=1 -exec "$(SUDO)" -run '$(LONG)' ./loader
 
 .PHONY: race
-race: ## Run the tests that need no VM under Go's race detector, but for long computations
+race: ## Run the tests that need no VM, but for long computations, under Go's race detector
 	CGO_ENABLED=1 go test -race -count=1 -exec "$(SUDO)" -skip '$(LONG)' ./...
 
 FUZZ_SANITIZERS := address,undefined,unsigned-integer-overflow,unsigned-shift-base,implicit-unsigned-integer-truncation

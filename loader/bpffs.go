@@ -19,8 +19,8 @@ func checkFS() error {
 	return nil
 }
 
-// begin is how every change starts: not without the file system of the pins, which tells what is loaded,
-// and not at the same time as another.
+// begin starts a change. It checks that the BPF file system is there, whose pins tell what is loaded, and takes
+// the lock that keeps other changes out.
 func begin(ctx context.Context) (unlock func(), err error) {
 	if err := checkFS(); err != nil {
 		return nil, err
@@ -45,8 +45,8 @@ func beginLoad(ctx context.Context) (unlock func(), m *mounted, err error) {
 	return unlock, &mounted{entries()}, nil
 }
 
-// staysMounted tells whether what this process mounts outlives it: a mount namespace of its own, such as
-// ip netns exec gives, goes with it, and a pin with that.
+// staysMounted reports whether a mount of this process outlives it. In a mount namespace of its own, such as
+// ip netns exec gives, the mount would end with the process, and with it the pins.
 func staysMounted() bool {
 	own, err := os.Readlink("/proc/self/ns/mnt")
 	if err != nil {
@@ -56,13 +56,13 @@ func staysMounted() bool {
 	return err == nil && own == first
 }
 
-// mounted is a BPF file system that Load has mounted, with what the kernel itself puts into one. It stays
-// for good, also when the last algorithm is unloaded: others may have come to rely on it, as on one that the
-// machine mounts at boot.
+// mounted is a BPF file system that Load has mounted; fresh are the entries that the kernel itself made there.
+// It stays for good, also when the last algorithm is unloaded: others may have come to rely on it, as on one
+// that the machine mounts at boot.
 type mounted struct{ fresh []string }
 
-// undo takes it away again after a load that failed, if nothing came to be pinned in it, and reports whether
-// it did.
+// undo unmounts it after a load that failed, unless something has been pinned in it, and reports whether it
+// did.
 func (m *mounted) undo() bool {
 	return slices.Equal(entries(), m.fresh) && unix.Unmount(bpffs, 0) == nil
 }

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Capacity is what the shared maps have room for, and the memory that they take when all of them are full.
-// They take memory as they fill, but for some MB of tables.
+// Capacity is how much the shared maps have room for, and how much memory they take when all of them are full.
+// Their hash tables take a few MB from the start, their entries take memory as they come.
 type Capacity struct {
 	Subflows    int    `json:"subflows"`    // live ones, of all congestion controls
 	Connections int    `json:"connections"` // live ones, of all packet schedulers
@@ -24,8 +24,8 @@ const (
 	mostSubflows  = 1 << 22
 )
 
-// The room where the user does not: a subflow for each 64 KiB of the machine's memory, rounded down to a
-// power of two, from 1,024 (64 MiB) to 262,144 (16 GiB). Full maps then take about 2 % of the memory.
+// The room where the user asks for none: one subflow for each 64 KiB of the machine's memory, rounded down to
+// a power of two, from 1,024 (64 MiB) to 262,144 (16 GiB). Full maps then take about 2 % of the memory.
 const (
 	memoryPerSubflow = 64 << 10
 	leastByMemory    = 1 << 10
@@ -40,9 +40,9 @@ func subflowsFor(memory uint64) int {
 	return int(min(max(n, leastByMemory), mostByMemory))
 }
 
-// sizeMaps gives the maps room for so many subflows, 0 for as many as suit the machine, and for the rest in
-// proportion. Totals have room for as many namespaces, interfaces and algorithms at the least as a machine
-// has that runs a few of each.
+// sizeMaps gives the maps room for this many live subflows (0: by the machine's memory), and sizes the other
+// maps in proportion. Those of totals have 64 entries at least: even a machine with few subflows may run
+// several algorithms on several interfaces in several namespaces.
 func sizeMaps(maps map[string]*ebpf.MapSpec, subflows int) error {
 	if subflows == 0 {
 		var info unix.Sysinfo_t
@@ -79,7 +79,7 @@ func (m *Maps) Capacity() (Capacity, error) {
 	return c, nil
 }
 
-// memoryOf is what a map takes when it is full. The kernel allocates the elements of a hash one by one, in
+// memoryOf returns how many bytes a full map takes. The kernel allocates the elements of a hash one by one, in
 // the sizes that its allocator has (kernel/bpf/hashtab.c, kernel/bpf/memalloc.c).
 func memoryOf(m *ebpf.Map, cpus int) uint64 {
 	const (
@@ -101,7 +101,7 @@ func memoryOf(m *ebpf.Map, cpus int) uint64 {
 	}
 }
 
-// allocated is what the kernel's allocator takes for so many bytes, up to a page.
+// allocated returns how many bytes the kernel's allocator takes for n bytes: its next larger size.
 func allocated(n uint64) uint64 {
 	for _, size := range []uint64{64, 96, 128, 192, 256, 512, 1024, 2048} {
 		if n <= size {

@@ -19,7 +19,7 @@ import (
 	"github.com/mpcc/mpcc/internal/netns"
 )
 
-// Default is a network namespace whose default of a kind is one of mpcc's, set by mpcc or not.
+// Default is an algorithm of mpcc that is a network namespace's default, made so by mpcc or by somebody else.
 type Default struct {
 	Inode    uint64       `json:"inode"`           // of the namespace
 	Netns    string       `json:"netns,omitempty"` // its name, by ip netns; "" for one without
@@ -28,8 +28,8 @@ type Default struct {
 	Original string       `json:"original,omitempty"` // before mpcc changed it; "" where it did not
 }
 
-// Defaults returns the namespaces whose default is one of mpcc's, the machine's own first. Those that this
-// process may not look into are not among them.
+// Defaults returns the defaults of all namespaces that are algorithms of mpcc, those of the machine's own
+// namespace first. Namespaces that this process may not enter are left out.
 func Defaults(ctx context.Context) ([]Default, error) {
 	records, err := readRecords()
 	if err != nil {
@@ -51,9 +51,9 @@ func Defaults(ctx context.Context) ([]Default, error) {
 	return found, err
 }
 
-// record is kept for a namespace whose default mpcc changed. It tells only what to give back: whether
-// the default still is one of mpcc's, the namespace knows. One that ended may have left its inode number
-// to a new one, which then gets back a default that is not its own but as good as any.
+// record notes which default a namespace had before mpcc changed it. It does not say whether the default still
+// is one of mpcc's: that is read from the namespace. A namespace that has ended may have left its inode number
+// to a new one; if that has one of mpcc's as its default, it gets the other's original, which is as good as any.
 type record struct {
 	Kind     catalog.Kind `json:"kind"`
 	Inode    uint64       `json:"inode"`
@@ -81,7 +81,7 @@ func readRecords() ([]record, error) {
 	}
 	var records []record
 	if err := json.Unmarshal(b, &records); err != nil {
-		return nil, fmt.Errorf("%s, the note of the defaults to give back, is damaged (%w); remove it, and unload gives back the kernel's own", recordsPath(), err)
+		return nil, fmt.Errorf("%s, the note of the defaults to give back, is damaged (%w); remove it: mpcc unload then sets the kernel's own defaults", recordsPath(), err)
 	}
 	return records, nil
 }
@@ -94,7 +94,7 @@ func writeRecords(records []record) error {
 		}
 		return atomicfile.Write(recordsPath(), text, 0o600)
 	}
-	// With it goes what a kill in the middle of a write has left.
+	// Also remove the temporary file of a write that was killed.
 	left, err := filepath.Glob(filepath.Join(stateDir, ".defaults.json.*"))
 	if err != nil {
 		return err
@@ -126,7 +126,8 @@ func resolveAll(o Options) ([]netns.NS, error) {
 	return all, nil
 }
 
-// setDefault notes the original default first: a kill in between leaves a note of nothing changed.
+// setDefault makes the algorithm the namespace's default. It records the original default first: a kill in
+// between leaves a record that is not needed, but no changed default without a record.
 func (p *plug) setDefault(ns netns.NS, name string) error {
 	now, err := p.readDefault(ns)
 	if err != nil {
@@ -136,7 +137,7 @@ func (p *plug) setDefault(ns netns.NS, name string) error {
 	if err != nil {
 		return err
 	}
-	// One of mpcc's that mpcc set goes back to what was there before it, not to itself.
+	// Where mpcc has already set another of its own, the record of what was there before stays.
 	if now != name && (!p.isOurs(now) || p.originalIn(records, ns) == "") {
 		records = slices.DeleteFunc(records, func(r record) bool { return r.isOf(p, ns) })
 		if err := writeRecords(append(records, record{p.kind, ns.Inode, now})); err != nil {
@@ -149,8 +150,8 @@ func (p *plug) setDefault(ns netns.NS, name string) error {
 	return nil
 }
 
-// renewDefaults has the namespaces whose default is the algorithm look its programs up again: they hold
-// on to those that it had when it became the default.
+// renewDefaults sets the default again in all namespaces whose default is the algorithm. They keep the programs
+// that the algorithm had when it was made their default, and only this gives them the new ones.
 func (p *plug) renewDefaults(ctx context.Context, name string) error {
 	return eachNetns(ctx, func(ns netns.NS) error {
 		now, err := p.readDefault(ns)
@@ -164,17 +165,17 @@ func (p *plug) renewDefaults(ctx context.Context, name string) error {
 	})
 }
 
-// giveBack replaces every default that has to go by what was there before mpcc changed it or, where mpcc
-// did not (the user did, or a new namespace took over the machine's), by the machine's or the kernel's.
-// Records that are of no more use go: their namespace has ended, its default is not mpcc's any more, or
-// is what it was.
+// giveBack replaces every default that hasToGo selects, and returns these: by the recorded original or, where
+// there is none (the user made it the default, or a new namespace took over the machine's), by the machine's
+// default or the kernel's own. It removes records that are not needed any more: of namespaces that have ended,
+// and of those whose default is not mpcc's, or is the original again.
 func giveBack(ctx context.Context, hasToGo func(p *plug, name string) bool) (restored []Default, err error) {
 	records, err := readRecords()
 	if err != nil {
 		return nil, err
 	}
 	var kept []record
-	machine := map[*plug]string{} // what the first namespace has, and new ones start with
+	machine := map[*plug]string{} // the default of the first namespace, with which new ones start
 	err = eachNetns(ctx, func(ns netns.NS) error {
 		for _, p := range plugs {
 			original := p.originalIn(records, ns)
@@ -208,7 +209,8 @@ func giveBack(ctx context.Context, hasToGo func(p *plug, name string) bool) (res
 	return restored, writeRecords(kept)
 }
 
-// restore sets the first default that can be had: what was there before may be gone too.
+// restore sets the first of the heirs that the kernel takes as default, and returns it. The former default, the
+// first heir, may not be loaded any more.
 func (p *plug) restore(ns netns.NS, heirs []string, hasToGo func(p *plug, name string) bool) (set string, err error) {
 	for _, name := range heirs {
 		if name == "" || hasToGo(p, name) {
@@ -231,8 +233,7 @@ func eachNetns(ctx context.Context, visit func(netns.NS) error) error {
 	})
 }
 
-// ignoreForbidden passes by the namespaces that a process with less than root's rights cannot enter:
-// mpcc has changed nothing there.
+// ignoreForbidden returns nil in place of the error of a namespace that this process lacks the rights to enter.
 func ignoreForbidden(err error) error {
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
 		return nil

@@ -13,9 +13,9 @@ import (
 	"github.com/mpcc/mpcc/bpf/catalog"
 )
 
-// What a caller tells apart, by exit code for one.
+// The errors that a caller can tell apart with errors.Is; the command mpcc has an exit code for each.
 var (
-	// ErrNotLoaded is wrapped when there is nothing of mpcc to work on.
+	// ErrNotLoaded is wrapped when what the call needs is not loaded.
 	ErrNotLoaded = errors.New("not loaded")
 	// ErrNothingLoaded is ErrNotLoaded where no algorithm in particular was asked for.
 	ErrNothingLoaded error = &plainError{
@@ -23,11 +23,12 @@ var (
 	}
 	// ErrUnsupported is wrapped when this kernel lacks what is needed.
 	ErrUnsupported = errors.New("this kernel cannot do it")
-	// ErrUsage is wrapped when what was asked for does not exist on any machine.
+	// ErrUsage is wrapped when what was asked for is not possible on any machine.
 	ErrUsage = errors.New("not possible")
 )
 
-// plainError is a message for people that still is one of the errors above, or carries a log.
+// plainError is an error with a message for people. It wraps one of the errors above, or the kernel's error with
+// the verifier's log, without repeating their texts.
 type plainError struct {
 	message string
 	kind    error

@@ -15,7 +15,7 @@ import (
 	"github.com/mpcc/mpcc/bpf/catalog"
 )
 
-// evalDoc is docs/eval.md by its headings; what stands before the first is under "".
+// evalDoc returns the sections of docs/eval.md by their headings; the text before the first is under "".
 func evalDoc(t *testing.T) map[string]string {
 	t.Helper()
 	text, err := os.ReadFile("../docs/eval.md")

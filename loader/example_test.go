@@ -15,7 +15,7 @@ import (
 	"github.com/mpcc/mpcc/loader"
 )
 
-// Attach an algorithm, make it the default of this network namespace, and take it away again.
+// Attach an algorithm, make it the default of this network namespace, and detach it again.
 func ExampleLoad() {
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM)
 	defer stop()
@@ -52,7 +52,7 @@ func ExampleSetProfile() {
 	}
 }
 
-// List what load --set can change of an algorithm.
+// List the tunables of an algorithm, which Options.Set can change.
 func ExampleTunables() {
 	roundrobin, err := catalog.Find("roundrobin")
 	if err != nil {

@@ -169,7 +169,7 @@ func Switch(ctx context.Context, e catalog.Entry, o SwitchOptions) error {
 // Unloaded tells what Unload did.
 type Unloaded struct {
 	Kind     catalog.Kind
-	Name     string    // the shortest that tells it apart
+	Name     string    // NAME, or KIND/NAME where a kind has to tell it apart
 	Restored []Default // the defaults that were given back
 	Live     int       // subflows or, of a scheduler, connections that run the code until they close
 }
@@ -268,7 +268,8 @@ func (p pin) path() string { return filepath.Join(pinDir, string(p.kind), p.name
 
 func (p pin) String() string { return catalog.Short(p.kind, p.name) }
 
-// checkKernel returns an error unless this kernel can carry the algorithm, which it does if it is loaded.
+// checkKernel returns an error if the kernel lacks something that the algorithm needs. One that is loaded
+// already lacks nothing.
 func checkKernel(e catalog.Entry) error {
 	if isPinned(e) {
 		return nil
@@ -332,8 +333,8 @@ func verify(e catalog.Entry, set map[string]string) error {
 	return nil
 }
 
-// attach brings what is not there yet: the maps of all kinds together, so that their readers find all of
-// them or none, and the algorithm.
+// attach makes the shared maps and attaches the algorithm, each where it is not there yet. The maps of all
+// kinds are made together, so that readers find all of them or none.
 func (done *Attached) attach(ctx context.Context, e catalog.Entry, o Options) error {
 	there := isPinned(e)
 	p := pinOf(e)
@@ -410,8 +411,8 @@ func sweep(ctx context.Context) error {
 	return sweepMaps()
 }
 
-// sweepNames removes the pins of links that were detached by force, and the defaults whose name is no
-// longer offered: the pin was removed by hand, or its file system unmounted.
+// sweepNames removes the pins of links that were detached by force. It also replaces the defaults whose
+// algorithm the kernel no longer offers, because its pin was removed by hand or the file system unmounted.
 func sweepNames(ctx context.Context) error {
 	offered := map[*plug][]string{}
 	for _, p := range plugs {
@@ -436,14 +437,14 @@ func sweepNames(ctx context.Context) error {
 	return err
 }
 
-// sweepMaps removes the maps once nothing writes to them and the user keeps nothing in them.
+// sweepMaps removes the maps once nothing writes to them and they hold no energy profile.
 func sweepMaps() error {
 	if pins, err := pins(); err != nil || len(pins) > 0 {
 		return err
 	}
 	maps, err := OpenMaps()
 	if errors.Is(err, ErrNotLoaded) {
-		// A command may have been killed while it pinned or removed them: there is nothing in them.
+		// Maps are missing: a command was killed while it pinned or removed them. The others are empty.
 		return os.RemoveAll(pinDir)
 	}
 	if err != nil {
@@ -456,7 +457,7 @@ func sweepMaps() error {
 	return os.RemoveAll(pinDir)
 }
 
-// countLive counts what runs the algorithm's code.
+// countLive returns how many subflows or, of a scheduler, connections run the algorithm's code.
 func countLive(p pin) (int, error) {
 	maps, err := OpenMaps()
 	if errors.Is(err, ErrNotLoaded) {

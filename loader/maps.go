@@ -49,7 +49,7 @@ func OpenMaps() (*Maps, error) {
 	}
 	m.Close()
 	if err := checkFS(); err != nil {
-		return nil, &plainError{message: "nothing is loaded, or not to be seen: " + err.Error(), kind: ErrNotLoaded}
+		return nil, &plainError{message: "nothing is loaded, or its maps cannot be opened: " + err.Error(), kind: ErrNotLoaded}
 	}
 	return nil, ErrNothingLoaded
 }
@@ -61,8 +61,8 @@ func (m *Maps) Close() {
 	}
 }
 
-// openPinned opens those of the maps that are there and ours, whatever their room, which the spec then has
-// too.
+// openPinned opens the maps of spec that are pinned, and reports whether all of them are. The maps may have any
+// number of entries, which it writes to spec; anything else that differs from spec is an error.
 func openPinned(spec *ebpf.CollectionSpec) (m *Maps, complete bool, err error) {
 	m, complete = &Maps{byName: map[MapName]*ebpf.Map{}}, true
 	for name, s := range spec.Maps {
@@ -87,8 +87,8 @@ func openPinned(spec *ebpf.CollectionSpec) (m *Maps, complete bool, err error) {
 	return m, complete, nil
 }
 
-// makeMaps opens the maps, after it has created and pinned those that are not there with room for so many
-// subflows, or 0 for the default.
+// makeMaps opens the shared maps. It first makes and pins those that are missing, with room for this many live
+// subflows (0: the default), and reports whether any was.
 func makeMaps(subflows int) (m *Maps, made bool, err error) {
 	if err := checkFS(); err != nil {
 		return nil, false, err
@@ -137,7 +137,7 @@ func ReadPerCPU[K comparable, V any](m *Maps, name MapName) (map[K][]V, error) {
 	return all, err
 }
 
-// visitMap visits the entries of a map, each of which has so many values.
+// visitMap visits the entries of a map. values is how many values each of them has: one, or one for each CPU.
 func visitMap[K comparable, V any](m *Maps, name MapName, values int, visit func(K, []V)) error {
 	one, known := m.byName[name]
 	if !known {

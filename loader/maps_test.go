@@ -23,7 +23,7 @@ func newMap(t *testing.T, spec *ebpf.MapSpec) *ebpf.Map {
 	return m
 }
 
-// squares are more entries than a batch has, and than any bucket of a hash of their number.
+// squares returns more entries than fit into one batch. No bucket of a hash of this size holds a whole batch.
 func squares() map[uint64]uint64 {
 	all := map[uint64]uint64{}
 	for i := uint64(1); i <= 3*batch; i++ {
@@ -44,7 +44,7 @@ func TestReadWholeHash(t *testing.T) {
 	if err != nil || !maps.Equal(got, want) {
 		t.Errorf("%d entries of %d, %v", len(got), len(want), err)
 	}
-	// One at a time: buckets that hold several do not fit.
+	// Batches of one entry: a bucket that holds several does not fit.
 	got = map[uint64]uint64{}
 	err = visitBatches(m, 1, 1, func(k uint64, v []uint64) { got[k] = v[0] })
 	if err != nil || !maps.Equal(got, want) {
@@ -108,7 +108,7 @@ func TestReadOfOtherSizes(t *testing.T) {
 	said(t, err, `there is no shared map "large"`)
 }
 
-// The names are those that the programs have for the shared maps, all of them.
+// MapName has a constant for each of the programs' shared maps, and no other.
 func TestMapNames(t *testing.T) {
 	var names, want []string
 	for name, spec := range sized(t, 0) {
@@ -180,8 +180,8 @@ func TestSizeByMemory(t *testing.T) {
 	}
 }
 
-// The memory that is told is what the kernel says that full maps take, and not much more: the kernel counts
-// elements without what their allocation rounds up.
+// Capacity's memory is at least what the kernel reports for full maps, and not much more. It is a little more
+// because the kernel does not report what its allocator rounds up.
 func TestMemoryOfFullMaps(t *testing.T) {
 	cpus, err := ebpf.PossibleCPU()
 	if err != nil {

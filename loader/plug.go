@@ -18,7 +18,7 @@ import (
 	"github.com/mpcc/mpcc/internal/netns"
 )
 
-// plug is where algorithms of a kind plug into the kernel.
+// plug describes where algorithms of a kind plug into the kernel.
 type plug struct {
 	kind      catalog.Kind
 	available string // file of the names that the kernel offers
@@ -27,10 +27,10 @@ type plug struct {
 	// held tells whether a default holds on to the programs it was set with; otherwise it is a mere
 	// name, which every new connection looks up.
 	held bool
-	own  []string // the kernel's own, one of which it always has
-	// remove says how to get rid of one that somebody else has loaded.
+	own  []string // the kernel's own algorithms; it always has one of these
+	// remove returns advice on how to remove an algorithm that mpcc has not loaded.
 	remove func(name string) string
-	// live counts the subflows or, of a scheduler, the connections that run the code of one.
+	// live counts the subflows or, of a scheduler, the connections that run an algorithm's code.
 	live func(m *Maps, name string) (int, error)
 }
 
@@ -79,14 +79,14 @@ func plugOf(k catalog.Kind) *plug {
 	return plugs[slices.IndexFunc(plugs, func(p *plug) bool { return p.kind == k })]
 }
 
-// offered lists what the kernel has of the kind: nothing where it knows no such kind.
+// offered returns the names of all algorithms of the kind in the kernel; none where it does not know the kind.
 func (p *plug) offered() ([]string, error) {
 	b, err := readSetting(p.available)
 	return strings.Fields(b), err
 }
 
-// stillOffered waits for a name to go. The kernel takes it away some time after the last hold on the
-// link has gone, be it a pin or a process that was killed.
+// stillOffered reports whether the kernel still offers a name after 3 s. The kernel takes the name away some
+// time after the link's last holder, a pin or a process, has gone.
 func (p *plug) stillOffered(ctx context.Context, name string) (bool, error) {
 	const settled = 3 * time.Second
 	for end := time.Now().Add(settled); ; {
@@ -109,7 +109,7 @@ func (p *plug) isOurs(name string) bool {
 	return slices.ContainsFunc(catalog.Entries, func(e catalog.Entry) bool { return e.Kind == p.kind && e.Name == name })
 }
 
-// readDefault is "" where the kernel has no such setting.
+// readDefault returns the namespace's default; "" where the kernel has no such setting.
 func (p *plug) readDefault(ns netns.NS) (value string, err error) {
 	err = ns.Do(func() error {
 		value, err = readSetting(p.setting)

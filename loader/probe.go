@@ -18,7 +18,7 @@ import (
 	"github.com/mpcc/mpcc/bpf/obj"
 )
 
-// Feature is something of the kernel that mpcc stands on.
+// Feature is something that mpcc needs of the kernel.
 type Feature struct {
 	Name    string `json:"name"`
 	Present bool   `json:"present"`
@@ -26,14 +26,14 @@ type Feature struct {
 	Mend    string `json:"mend,omitempty"`   // how to get it, where it is absent
 }
 
-// kernelFeature is looked up in the kernel's own types, never by its version: distributions backport.
+// kernelFeature is a feature that the kernel's types (BTF) show. Its version does not: distributions backport.
 type kernelFeature struct {
 	name, mend string
 	inBTF      func(*btf.Spec) bool
 }
 
-// The struct_ops types of packet schedulers, as BTF has them: the kernel's own, and that of mpcc's module,
-// which is there while the module is.
+// The struct_ops types of packet schedulers in BTF: the kernel's own, and that of mpcc's module, which is there
+// while the module is loaded.
 const (
 	nativeSchedType = "bpf_struct_ops_mptcp_sched_ops"
 	moduleSchedType = "bpf_struct_ops_mptcp_xsched_ops"
@@ -98,7 +98,8 @@ func Probe(k catalog.Kind) []Feature {
 	return append(found, jit)
 }
 
-// probeSchedType tells where the type is from, or how to get it on a kernel that is fit for mpcc's module.
+// probeSchedType returns the feature of the packet schedulers' struct_ops type: whose it is or, where it is
+// missing, how to get it. fit says that this kernel has all else, so that it can take mpcc's module.
 func probeSchedType(fit bool) Feature {
 	f := Feature{Name: "BPF packet schedulers"}
 	if hasNativeScheds() {
@@ -108,7 +109,7 @@ func probeSchedType(fit bool) Feature {
 	} else if fit {
 		f.Mend = "mpcc sched install gives it a kernel module that has them"
 	} else {
-		f.Mend = "mpcc's kernel module has them, for kernels that have the rest"
+		f.Mend = "mpcc's kernel module adds them, but only to kernels that have all else"
 	}
 	return f
 }
@@ -118,7 +119,7 @@ func hasNativeScheds() bool {
 	return err == nil && hasStruct(nativeSchedType)(spec)
 }
 
-// object is the algorithm's, in the variant for this kernel.
+// object returns the algorithm's object in the variant for this kernel.
 func object(e catalog.Entry) (*ebpf.CollectionSpec, error) {
 	v := obj.Stock
 	if e.Kind == catalog.Sched && hasNativeScheds() {
@@ -127,7 +128,7 @@ func object(e catalog.Entry) (*ebpf.CollectionSpec, error) {
 	return obj.Load(e.Kind, e.Name, v)
 }
 
-// lacks says what this kernel has not of what algorithms of a kind need; "" where it has all.
+// lacks returns, in words, the features that algorithms of a kind need and this kernel lacks; "" if none.
 func lacks(k catalog.Kind) string {
 	var all []string
 	for _, f := range Probe(k) {
@@ -151,7 +152,7 @@ func Check(e catalog.Entry) error {
 	return verify(e, nil)
 }
 
-// Release returns the running kernel's, such as 6.12.107+deb13-cloud-amd64.
+// Release returns the release of the running kernel, such as 6.12.107+deb13-cloud-amd64.
 func Release() string {
 	var u unix.Utsname
 	if unix.Uname(&u) != nil {
@@ -160,7 +161,8 @@ func Release() string {
 	return unix.ByteSliceToString(u.Release[:])
 }
 
-// checkRights looks before anything is touched, so that an unprivileged user gets one clear line.
+// checkRights returns an error if this process lacks the capabilities. It is called before anything else, so
+// that an unprivileged user gets one clear line.
 func checkRights() error {
 	b, err := os.ReadFile("/proc/self/status")
 	if err != nil {

@@ -24,8 +24,8 @@ type Interface struct {
 	Name  string // such as wlan0
 }
 
-// Profile is what an interface draws: Uplink times the rate sent, Downlink times the rate received, and
-// Base while anything moves. Each is 0 to 4294967 and kept to a thousandth.
+// Profile is the power that an interface draws: Uplink times the rate sent, plus Downlink times the rate
+// received, plus Base while anything moves. Each is 0 to 4294967, and kept to a thousandth.
 type Profile struct {
 	Uplink   float64 // mW/Mbps
 	Downlink float64 // mW/Mbps
@@ -109,7 +109,8 @@ func (p Profile) toMap() (value obj.MapsMpccEnergyProfile, err error) {
 	return value, nil
 }
 
-// locate finds the interface's key in the map, and gives the profile its names for people.
+// locate returns the interface's key in the map. It also writes into the profile what people know it by: the
+// interface's name and the inode number of its namespace.
 func (i Interface) locate(p *obj.MapsMpccEnergyProfile) (key obj.MapsMpccEnergyKey, err error) {
 	ns, err := netns.Current()
 	if i.Netns != "" {

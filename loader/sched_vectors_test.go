@@ -67,7 +67,7 @@ func decideScene(t *testing.T, ev *loader.Evaluator, scene sched.Scene) loader.O
 	return out
 }
 
-// outputOf is an outcome of the reference, as the bytecode gives it.
+// outputOf returns an outcome of the reference in the form in which the bytecode gives it.
 func outputOf(t *testing.T, o sched.Outcome) loader.Output {
 	t.Helper()
 	e, err := o.Expected()
@@ -83,8 +83,8 @@ func outputOf(t *testing.T, o sched.Outcome) loader.Output {
 	return out
 }
 
-// compareSched gives the first difference. Errors of objectives are relative to their terms, those of rates and
-// costs to themselves; all else is equal or not.
+// compareSched returns an error that tells the first difference. Objectives may err by precision times their terms,
+// rates and costs by precision times themselves; everything else has to be equal.
 func compareSched(got loader.Output, want sched.Expect, terms []float64, precision float64) error {
 	for i, send := range want.Send {
 		if got.Subflows[i]["send"] != send {
@@ -107,7 +107,7 @@ func compareSched(got loader.Output, want sched.Expect, terms []float64, precisi
 			if key == "objective" {
 				size = max(size, terms[i])
 			}
-			// A NaN is above anything.
+			// Written so that a NaN fails.
 			if off := math.Abs(got.Subflows[i][key] - value); !(off <= precision*size) {
 				return fmt.Errorf("subflows[%d].%s is %.12g, want %.12g", i, key, got.Subflows[i][key], value)
 			}
@@ -116,7 +116,7 @@ func compareSched(got loader.Output, want sched.Expect, terms []float64, precisi
 	return nil
 }
 
-// Every part that a scheduler consists of is there for all of them.
+// Every scheduler has all its parts: a source, published and derived vectors, a reference.
 func TestEverySchedulerIsWhole(t *testing.T) {
 	whole(t, packetSchedulers(), map[string][]string{
 		"test/reference/sched":           sched.Names(),
@@ -207,8 +207,8 @@ func TestRandomScenes(t *testing.T) {
 	}
 }
 
-// onSchedEdge tells whether the decision is right for a connection that differs by 1e-8 in one RTT or rate, or
-// took one of two sets whose objectives differ by as little.
+// onSchedEdge reports whether the decision would be right for a connection that differs by 1e-8 in one RTT or rate,
+// or chose one of two sets whose objectives differ by no more.
 func onSchedEdge(s sched.Scheduler, scene sched.Scene, set sched.Tunables, got loader.Output) bool {
 	o := s.Decide(scene, set)
 	if k, want := int(got.Memory["k"]), int(o.Memory.K); k > 0 && want > 0 && k != want &&
@@ -231,7 +231,7 @@ func onSchedEdge(s sched.Scheduler, scene sched.Scene, set sched.Tunables, got l
 	return false
 }
 
-// The checks above see a rule that is not the one they expect.
+// The checks above fail for a rule that is not the expected one.
 func TestWrongSchedulerIsSeen(t *testing.T) {
 	for _, wrong := range []struct {
 		vectors, run string

@@ -15,8 +15,8 @@ import (
 	"github.com/mpcc/mpcc/internal/nearest"
 )
 
-// Tunable is a constant of an algorithm that Options.Set changes. It is one of Words or, where it has none,
-// a number from Low to High.
+// Tunable is a constant of an algorithm that Options.Set changes. Its value is one of Words or, where there are
+// none, a whole number from Low to High.
 type Tunable struct {
 	Name    string   `json:"name"`
 	Default string   `json:"default"`
@@ -27,7 +27,7 @@ type Tunable struct {
 	Meaning string   `json:"meaning"`
 }
 
-// Range returns in one phrase what the tunable may be.
+// Range returns the values that the tunable may have, such as "off|on" or "1..255 segments".
 func (t Tunable) Range() string {
 	if t.Words != nil {
 		return strings.Join(t.Words, "|")
@@ -35,7 +35,7 @@ func (t Tunable) Range() string {
 	return strings.TrimSpace(fmt.Sprintf("%d..%d %s", t.Low, t.High, t.Unit))
 }
 
-// tunableTag begins the texts that the C sources give them (bpf/include/mpcc/tunable.h).
+// tunableTag begins the text that describes a tunable in the C sources (bpf/include/mpcc/tunable.h).
 const tunableTag = "tunable: "
 
 // Tunables returns an algorithm's tunables in the order of their names.

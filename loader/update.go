@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// updateLink makes the link carry another struct_ops map of the same name (BPF_LINK_UPDATE). The
-// library's own Update takes programs only.
+// updateLink replaces the struct_ops map of a link by another one of the same name (BPF_LINK_UPDATE). The
+// Update of cilium/ebpf takes programs only.
 func updateLink(l link.Link, m *ebpf.Map) error {
 	fd := l.(interface{ FD() int }).FD()
 	attr := struct{ linkFD, newMapFD, flags, oldMapFD uint32 }{

@@ -83,11 +83,11 @@ func run(t *testing.T, ev *loader.Evaluator, subflows []reference.Subflow) []loa
 	return got.Subflows
 }
 
-// terms are the sizes of what increases and couplings are the sums of, before it cancels. Errors are
-// relative to them.
+// terms are the sizes of the terms that increases and couplings are sums of. Terms may cancel, so errors are taken
+// relative to these.
 type terms struct{ increase, coupling []float64 }
 
-// results takes the numbers for the terms: nothing cancels.
+// results returns the numbers themselves as terms, for rules in which nothing cancels.
 func results(want reference.Expect) terms {
 	return terms{magnitudes(want.Increase), magnitudes(want.Coupling)}
 }
@@ -114,8 +114,8 @@ func magnitudes(list []float64) []float64 {
 	return sizes
 }
 
-// compare gives the largest relative error, and an error where it is above the precision or a whole
-// number is another.
+// compare returns the largest relative error, and an error if that is above the precision or a whole number
+// differs.
 func compare(got []loader.Numbers, want reference.Expect, of terms, precision float64) (worst float64, err error) {
 	check := func(key string, want, sizes []float64) {
 		for i, w := range want {
@@ -123,7 +123,7 @@ func compare(got []loader.Numbers, want reference.Expect, of terms, precision fl
 			if sizes != nil && off != 0 {
 				off /= sizes[i]
 			}
-			// A NaN is above anything.
+			// Written so that a NaN fails.
 			if !(off <= precision) && err == nil {
 				err = fmt.Errorf("subflows[%d].%s is %.12g, want %.12g (off by %.2g)", i, key, got[i][key], w, off)
 			}
@@ -138,7 +138,7 @@ func compare(got []loader.Numbers, want reference.Expect, of terms, precision fl
 	return worst, err
 }
 
-// Every part that an algorithm consists of is there for all of them.
+// Every algorithm has all its parts: a source, published and derived vectors, a reference.
 func TestEveryAlgorithmIsWhole(t *testing.T) {
 	whole(t, congestionControls(), map[string][]string{
 		"test/reference":           reference.Names(),
@@ -148,7 +148,7 @@ func TestEveryAlgorithmIsWhole(t *testing.T) {
 	})
 }
 
-// whole fails where a part has other names than the catalog.
+// whole fails the test if a part is there for other names than those in the catalog.
 func whole(t *testing.T, catalogued []catalog.Entry, parts map[string][]string) {
 	t.Helper()
 	var rows []string
@@ -328,8 +328,8 @@ func onRandomConnections(t *testing.T, e catalog.Entry, set reference.Tunables, 
 	}
 }
 
-// onEdge tells whether the decision is right for a connection that differs by 1e-8 in one RTT. Where a
-// rule compares two quantities, and they are equal but for that much, fixed point may take either side.
+// onEdge reports whether the decision would be right for a connection that differs by 1e-8 in one RTT. Where a rule
+// compares two quantities that are equal within that, fixed point may take either side.
 func onEdge(a reference.Algorithm, subflows []reference.Subflow, set reference.Tunables, got []loader.Numbers) bool {
 	for i := range subflows {
 		for _, nudge := range []float64{1 - 1e-8, 1 + 1e-8} {
@@ -344,7 +344,7 @@ func onEdge(a reference.Algorithm, subflows []reference.Subflow, set reference.T
 	return false
 }
 
-// The checks above see a rule that is not the one they expect.
+// The checks above fail for a rule that is not the expected one.
 func TestWrongRuleIsSeen(t *testing.T) {
 	for _, wrong := range []struct {
 		folder, vectors, run string

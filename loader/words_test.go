@@ -14,7 +14,7 @@ import (
 	"github.com/mpcc/mpcc/bpf/catalog"
 )
 
-// said makes sure of what the user is told, in one line.
+// said fails the test unless the error is one line with this text in it.
 func said(t *testing.T, err error, want string) {
 	t.Helper()
 	if err == nil || !strings.Contains(err.Error(), want) {

@@ -11,7 +11,7 @@ import (
 	"github.com/mpcc/mpcc/internal/nearest"
 )
 
-// Kind tells what of the kernel an algorithm plugs into.
+// Kind tells which part of the kernel an algorithm plugs into.
 type Kind string
 
 // The kinds.
@@ -20,7 +20,7 @@ const (
 	Sched Kind = "sched" // mptcp_sched_ops
 )
 
-// Noun is what people call an algorithm of the kind.
+// Noun returns what people call an algorithm of the kind.
 func (k Kind) Noun() string {
 	if k == Sched {
 		return "packet scheduler"
@@ -35,7 +35,7 @@ type Entry struct {
 	Title  string
 	Source string // paper and equation
 	Rule   string // in the source's notation
-	// Coupling names the quantity by which a congestion control couples subflows, shown by status.
+	// Coupling names the quantity by which a congestion control couples subflows; mpcc status shows its value.
 	Coupling string
 	// State is what it keeps per subflow beside the socket's own, in the source's words.
 	State string
@@ -43,7 +43,8 @@ type Entry struct {
 	Good, Bad string
 	// Priced algorithms take the energy profiles of the interfaces into account.
 	Priced bool
-	// Reconstruction is set where the source leaves the rule open, and says what is ours.
+	// Reconstruction says which parts of the rule mpcc had to fill in, because the source leaves them open; "" if
+	// none.
 	Reconstruction string
 }
 
@@ -135,7 +136,7 @@ var Entries = []Entry{
 		Reconstruction: "all but one sentence: the increase is inversely proportional to the path's energy",
 		State:          "energy price",
 		Good:           "trying what an energy weight on LIA does",
-		Bad:            "a statement about emReno: only a sentence of it is known",
+		Bad:            "conclusions about emReno: only one sentence on it is published",
 	},
 	{
 		Kind: CC, Name: "ewtcp",
@@ -192,7 +193,7 @@ var Entries = []Entry{
 		Kind: Sched, Name: "blest",
 		Title:  "Blocking estimation",
 		Source: "Ferlin et al., IFIP Networking 2016; mptcp_blest of the MPTCP kernel v0.95",
-		Rule:   "lowest RTT first, but wait for the fastest while it would send lambda times the window that is left before the slower is done",
+		Rule:   "lowest RTT first, but not on a slower subflow if lambda times what the fastest sends meanwhile exceeds the window that is left",
 		State:  "lambda, smallest and largest RTT",
 		Good:   "small receive buffers over unequal paths: the slow one does not block the fast one",
 		Bad:    "large buffers: then it is minrtt with more to compute",
@@ -268,13 +269,14 @@ var Entries = []Entry{
 	},
 }
 
-// ID is the name that is unique among all kinds, such as cc/lia.
+// ID returns the name that is unique among all kinds, such as cc/lia.
 func (e Entry) ID() string { return string(e.Kind) + "/" + e.Name }
 
-// String is the name that a user has to type: bare where that is unique.
+// String returns the name that a user has to type: NAME where that is unique, else KIND/NAME.
 func (e Entry) String() string { return Short(e.Kind, e.Name) }
 
-// Short is the bare name, with the kind where several kinds have an algorithm of that name.
+// Short returns the shortest unambiguous name: NAME, or KIND/NAME where several kinds have an algorithm of that
+// name.
 func Short(k Kind, name string) string {
 	for _, e := range Entries {
 		if e.Name == name && e.Kind != k {

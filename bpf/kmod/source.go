@@ -13,7 +13,7 @@ import (
 //go:embed src
 var files embed.FS
 
-// Source is the folder with the module's sources, as DKMS takes it.
+// Source returns the folder with the module's sources, as DKMS takes it.
 func Source() fs.FS {
 	src, err := fs.Sub(files, "src")
 	if err != nil {
@@ -22,7 +22,8 @@ func Source() fs.FS {
 	return src
 }
 
-// Version tells one state of the sources from another; Kbuild puts the same into the module.
+// Version returns a hash of the module's source, by which mpcc tells whether a module is of the same version;
+// Kbuild writes the same one into the module.
 func Version() string {
 	text, err := files.ReadFile("src/mpcc_sched.c")
 	if err != nil {

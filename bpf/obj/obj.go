@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package obj holds what the programs in bpf/cc and bpf/sched compile to, and Go's types of the maps. Both
-// follow the C sources and change with them: nothing in here is a promise to other modules, whose way to
-// the programs is package loader, and to the maps package telemetry.
+// Package obj holds the objects that the programs in bpf/cc and bpf/sched compile to, and the Go types of the
+// maps. Both change with the C sources, without notice to other modules: these get at the programs through package
+// loader, and at the maps through package telemetry.
 package obj
 
 import (

@@ -124,7 +124,7 @@ func (d diagnosis) print(w io.Writer) error {
 	return nil
 }
 
-// printReasons says once why algorithms cannot run, for all with the same reason.
+// printReasons writes each reason why algorithms cannot run once, after the names of all that it holds for.
 func (d diagnosis) printReasons(w io.Writer) {
 	var reasons []string
 	for _, v := range d.Algorithms {

@@ -28,7 +28,7 @@ func newEnergyCommand() *cobra.Command {
 		Long: `The energy of a subflow is modelled: power = uplink × rate sent + downlink × rate
 received + base while the interface is active. The figures come from a published profile or
 are your own. A change takes effect on running connections. The tail of a radio after the last
-packet is recorded in the profiles but not modelled yet.`,
+packet is listed with the profiles but not modelled.`,
 		Args: args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
@@ -115,7 +115,7 @@ func newEnergySetCommand() *cobra.Command {
 	return c
 }
 
-// flagOf is the flag that gives a figure of one's own: uplink for uplink_mw_per_mbps.
+// flagOf returns the flag that overrides the profile's figure with this key: uplink for uplink_mw_per_mbps.
 func flagOf(key string) string {
 	name, _, _ := strings.Cut(key, "_")
 	return name
@@ -212,7 +212,7 @@ func pricedInterfaces(ctx context.Context, known []energy.Profile) ([]priced, er
 			Interface: p.Interface, Ifindex: p.Ifindex, Netns: p.Netns, NetnsName: p.NetnsName,
 			Uplink: p.Uplink, Downlink: p.Downlink, Base: p.Base, Source: "your own figures",
 		}
-		// The map keeps figures, not names.
+		// The map holds figures, not the profile's name: a known profile with the same figures must be the one.
 		for _, k := range known {
 			if k.Complete() == nil && *k.Uplink == i.Uplink && *k.Downlink == i.Downlink && *k.Base == i.Base {
 				i.Profile, i.Source = k.Name, k.Source
@@ -255,7 +255,7 @@ func printEnergy(w io.Writer, known []energy.Profile, interfaces []priced) error
 		fmt.Fprintln(w, "\nno interface has a profile; mpcc energy set IFACE PROFILE gives it one")
 	}
 	if unverified {
-		fmt.Fprintln(w, "\n?  from memory, not yet compared with the source")
+		fmt.Fprintln(w, "\n?  not yet compared with the source")
 	}
 	return nil
 }

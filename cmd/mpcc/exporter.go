@@ -26,7 +26,7 @@ func newExporterCommand() *cobra.Command {
 		Use:   "exporter",
 		Short: "Serve what the maps hold to Prometheus",
 		Long: `exporter serves at /metrics what mpcc's pinned maps hold, read anew at each scrape. While
-nothing is loaded there are no series of connections, which is no failure. docs/metrics.md lists the
+nothing is loaded the scrape has no series of connections; that is no error. docs/metrics.md lists the
 metrics.
 
 It runs as root, which owns the maps, and gives up all of root's capabilities once it listens.`,
@@ -55,8 +55,8 @@ It runs as root, which owns the maps, and gives up all of root's capabilities on
 	f.StringSliceVar(&addresses, "web.listen-address", []string{":9956"}, "address to listen on, may be repeated")
 	f.BoolVar(&systemdSockets, "web.systemd-socket", false, "listen on the sockets that systemd hands over instead")
 	f.StringVar(&config.WebConfig, "web.config.file", "", "file that turns on TLS and basic auth, as all Prometheus exporters take it")
-	f.IntVar(&config.MaxSeries, "subflow.max-series", 2000, "series of single subflows in a scrape at most, the busiest subflows first; 0 for none")
-	f.DurationVar(&config.MinAge, "subflow.min-age", time.Second, "age from which on a subflow has series of its own")
+	f.IntVar(&config.MaxSeries, "subflow.max-series", 2000, "most series of single subflows in a scrape, the busiest subflows first; 0 for none")
+	f.DurationVar(&config.MinAge, "subflow.min-age", time.Second, "age at which a subflow gets series of its own")
 	return c
 }
 
@@ -80,9 +80,9 @@ func systemdListeners() ([]net.Listener, error) {
 	return listeners, err
 }
 
-// dropCapabilities takes all capabilities from every thread, and the way to get them back by executing a
-// program. The maps need none: the kernel asks for CAP_BPF only where maps and programs are made; to open a
-// pin and to read through it takes the rights of the pin's file, which root keeps as its owner.
+// dropCapabilities drops the capabilities of every thread for good: no program that it executes gets them
+// back. Reading the maps takes none: the kernel asks for CAP_BPF only to make maps and programs. To open a
+// pin and read the map takes the permissions of the pin's file, which root still has as its owner.
 func dropCapabilities() error {
 	if _, err := cap.Prctlw(unix.PR_SET_NO_NEW_PRIVS, 1); err != nil {
 		return fmt.Errorf("forbid new privileges: %w", err)

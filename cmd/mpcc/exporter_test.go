@@ -40,8 +40,8 @@ func buildMpcc(t *testing.T, cgo string, flags ...string) string {
 	return program
 }
 
-// With cgo and without, the exporter serves and has given up its capabilities on every thread, for good. It
-// shows the version that make build has put in, or else what go build left.
+// Built with cgo and without, the exporter serves, and has dropped its capabilities on every thread for good. It
+// shows the version that make build has set or, without one, the version that go build has noted.
 func TestExporterOfBothBuilds(t *testing.T) {
 	if own := capabilities(t, "/proc/self/status"); own["CapEff"] == none {
 		t.Fatal("there are no capabilities to give up: run this test as root")
@@ -64,7 +64,7 @@ func TestExporterOfBothBuilds(t *testing.T) {
 
 			url, pid, stop := startExporter(t, program)
 			var scrapes sync.WaitGroup
-			for range 5 { // which makes threads
+			for range 5 { // requests make the runtime start threads
 				scrapes.Go(func() {
 					if scrape := get(t, url+"/metrics"); !strings.Contains(scrape, fmt.Sprintf("version=%q} 1\n", want)) {
 						t.Errorf("mpcc_build_info does not tell version %s in\n%s", want, scrape)

@@ -104,7 +104,7 @@ func printVerbose(w io.Writer, all []listed) {
 		}
 		fmt.Fprintf(w, "  good for  %s\n  bad for   %s\n", l.Good, l.Bad)
 		if l.Reconstruction != "" {
-			fmt.Fprintf(w, "  reconstruction, ours is: %s\n", l.Reconstruction)
+			fmt.Fprintf(w, "  reconstructed by mpcc: %s\n", l.Reconstruction)
 		}
 		for _, t := range l.Tunables {
 			fmt.Fprintf(w, "  --set %s=%s  (%s) %s\n", t.Name, t.Default, t.Range(), t.Meaning)

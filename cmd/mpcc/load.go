@@ -21,15 +21,15 @@ func newLoadCommand() *cobra.Command {
 		Use:   "load NAME...",
 		Short: "Attach algorithms to the kernel under their own names",
 		Long: `load attaches the algorithms and pins them under /sys/fs/bpf/mpcc, so that they stay
-after mpcc has ended. The name of a congestion control is then what sysctl
-net.ipv4.tcp_congestion_control, ip route … congctl and setsockopt(TCP_CONGESTION) take;
-that of a packet scheduler what sysctl net.mptcp.scheduler takes. Where both have the
-name, say cc/NAME or sched/NAME. Loading what is loaded is fine. Where /sys/fs/bpf is no
-BPF file system, load mounts one.
+after mpcc has ended. From then on sysctl net.ipv4.tcp_congestion_control, ip route … congctl
+and setsockopt(TCP_CONGESTION) take the name of a congestion control, and sysctl
+net.mptcp.scheduler that of a packet scheduler. Where a congestion control and a scheduler
+have the same name, say cc/NAME or sched/NAME. Loading an algorithm again is no error. Where
+/sys/fs/bpf is no BPF file system, load mounts one.
 
-The first algorithm comes with the maps that all share. They have room for so many live
-subflows as --max-subflows says, and for half as many connections under packet schedulers;
-without it, for one subflow for each 64 KiB of the machine's memory (1024 to 262144).`,
+The first load also makes the maps that all algorithms share, with room for --max-subflows
+live subflows (by default one for each 64 KiB of the machine's memory, 1024 to 262144) and
+for half as many connections under packet schedulers.`,
 		Example:           "  mpcc load dts\n  mpcc load olia minrtt --default --netns wan1,wan2\n  mpcc load olia --set metric=square\n  mpcc load sched/cdd --default",
 		Args:              args(cobra.MinimumNArgs(1)),
 		ValidArgsFunction: completeNames,
@@ -58,8 +58,8 @@ without it, for one subflow for each 64 KiB of the machine's memory (1024 to 262
 	}
 	addLoadFlags(c, &o.DryRun, &set)
 	c.Flags().BoolVar(&o.Default, "default", false, "make them the defaults of the network namespace")
-	c.Flags().StringSliceVar(&o.Netns, "netns", nil, "with --default: these namespaces of ip netns, not the own")
-	c.Flags().IntVar(&o.MaxSubflows, "max-subflows", 0, "live subflows that the maps have room for; 0 is by the machine's memory")
+	c.Flags().StringSliceVar(&o.Netns, "netns", nil, "with --default: the namespaces, as ip netns names them, instead of this one")
+	c.Flags().IntVar(&o.MaxSubflows, "max-subflows", 0, "live subflows that the maps have room for; 0: by the machine's memory")
 	return c
 }
 
@@ -98,7 +98,7 @@ func oneOfEachKind(entries []catalog.Entry) error {
 	return nil
 }
 
-// reportLoaded tells what Load did, perhaps before it failed.
+// reportLoaded writes what Load did, also what it did before it failed.
 func reportLoaded(w io.Writer, e catalog.Entry, o loader.Options, done loader.Attached, err error) {
 	if done.Mounted {
 		fmt.Fprintln(w, "mounted a BPF file system at /sys/fs/bpf")
@@ -139,9 +139,9 @@ func newSwitchCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "switch NAME...",
 		Short: "Replace loaded algorithms' programs, each in one step",
-		Long: `switch puts this mpcc's programs, with the tunables given, in the place of those that
-are loaded under the name. The name is there throughout; new connections get the new
-programs, live ones keep theirs. Tunables that are not given have their defaults.`,
+		Long: `switch replaces the programs that are loaded under each name by those of this mpcc, with
+the tunables given. The name stays available throughout; new connections get the new
+programs, live ones keep theirs. Tunables that are not given get their defaults.`,
 		Args:              args(cobra.MinimumNArgs(1)),
 		ValidArgsFunction: completeNames,
 		RunE: func(c *cobra.Command, names []string) error {
@@ -170,10 +170,10 @@ func newUnloadCommand() *cobra.Command {
 	var all bool
 	c := &cobra.Command{
 		Use:   "unload NAME... | --all",
-		Short: "Take algorithms away again",
-		Long: `unload first gives every network namespace that has the algorithm as its default the
-former one back, then detaches. Live connections run the programs until they close. With
---all the live state, the totals and the energy profiles go too, even while such
+		Short: "Detach algorithms from the kernel",
+		Long: `unload first restores the former default of every network namespace whose default the
+algorithm is, then detaches it. Live connections run its programs until they close. --all
+also removes the live state, the totals and the energy profiles, even while such
 connections last.`,
 		Args: func(_ *cobra.Command, names []string) error {
 			if all == (len(names) > 0) {
@@ -231,5 +231,5 @@ func reportUnloaded(out io.Writer, u loader.Unloaded) {
 	}
 }
 
-// namespaceOf says where a default is.
+// namespaceOf returns the namespace that has the default.
 func namespaceOf(d loader.Default) netns.NS { return netns.NS{Inode: d.Inode, Name: d.Netns} }

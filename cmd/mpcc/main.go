@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command mpcc brings Multipath TCP's congestion controls and packet schedulers to the running kernel. Here
-// are flags, words and exit codes; what they do is in loader and pkg.
+// Command mpcc brings Multipath TCP's congestion controls and packet schedulers to the running kernel. This
+// package has the flags, the output and the exit codes; the packages loader, pkg/… and internal/… do the work.
 package main
 
 import (
@@ -30,7 +30,7 @@ type usageErr struct{ error }
 
 func usageError(format string, args ...any) error { return usageErr{fmt.Errorf(format, args...)} }
 
-// reported is an error whose whole story the command has told already.
+// reported is an error that the command has printed in full: main adds nothing to it.
 type reported struct{ error }
 
 func (r reported) Unwrap() error { return r.error }

@@ -13,7 +13,7 @@ import (
 	"github.com/mpcc/mpcc/bpf/catalog"
 )
 
-// find makes an unknown name a usage error.
+// find returns the algorithm of a name. An unknown name is a usage error.
 func find(name string) (catalog.Entry, error) {
 	e, err := catalog.Find(name)
 	if err != nil {
@@ -22,7 +22,7 @@ func find(name string) (catalog.Entry, error) {
 	return e, nil
 }
 
-// findAll finds each of several names, once, before anything is done with one.
+// findAll returns the algorithms of these names, without duplicates. It fails if one of them is unknown.
 func findAll(names []string) ([]catalog.Entry, error) {
 	var all []catalog.Entry
 	for _, name := range names {

@@ -19,9 +19,9 @@ import (
 
 // progress shows what mpcc run is doing.
 type progress struct {
-	stage func(string)              // before the first run
-	tell  func(experiment.Progress) // from then on
-	done  func()                    // leaves no bar behind
+	stage func(string)              // to call before the first run, with what is being done
+	tell  func(experiment.Progress) // to call from then on
+	done  func()                    // removes the bar
 }
 
 // showProgress shows progress as a bar where out is a terminal, else as lines if these are wanted.
@@ -87,7 +87,7 @@ func writeProgress(p experiment.Progress) {
 	}
 }
 
-// progressReader takes the lines of progress out of a virtual machine's output.
+// progressReader passes a virtual machine's output on to out, but for the lines of progress, which it shows.
 type progressReader struct {
 	out  io.Writer
 	line []byte // not yet complete
@@ -105,7 +105,7 @@ func (r *progressReader) Write(p []byte) (int, error) {
 		r.line = r.line[end+1:]
 		text, marked := bytes.CutPrefix(line, []byte(progressMark))
 		if !marked {
-			r.done() // it begins where the bar is
+			r.done() // the bar is where the line is to begin
 			if _, err := r.out.Write(line); err != nil {
 				return 0, err
 			}

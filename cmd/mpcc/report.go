@@ -47,14 +47,14 @@ Of a single DIR it also writes report.html and the plots again, unless there is 
 			if len(folders) > 1 || asJSON {
 				return nil
 			}
-			if err := r.Save(folders[0]); err != nil { // it may be somebody else's, or read-only
+			if err := r.Save(folders[0]); err != nil { // the folder may be somebody else's, or read-only
 				fmt.Fprintln(c.ErrOrStderr(), "mpcc: report.html and the plots are not written again:", err)
 			}
 			return nil
 		},
 	}
 	c.Flags().StringVar(&html, "html", "", "write the report as one self-contained page to `FILE`")
-	c.Flags().BoolVar(&join, "join", false, "take folders of one scenario for pieces of one run")
+	c.Flags().BoolVar(&join, "join", false, "treat folders of one scenario as pieces of one run")
 	c.Flags().BoolVarP(&asJSON, "json", "j", false, "write JSON")
 	return c
 }

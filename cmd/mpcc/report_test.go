@@ -17,7 +17,7 @@ import (
 
 const emptyResults = `{"format": "mpcc results", "version": 1, "scenario": {"name": "two", "title": "Two kinds"}}`
 
-// Results are shown where nothing can be written, which is said in one line.
+// Results in a folder that cannot be written to are shown, and one line says that the plots were not written.
 func TestReportOfAReadOnlyFolder(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "results.json"), []byte(emptyResults), 0o644); err != nil {

@@ -68,11 +68,11 @@ fetch the kernel and to build a root file system for it.`,
 	c.Flags().IntVar(&r.options.Repeats, "repeats", 0, "how often each point of the sweep is run, in place of the scenario's")
 	c.Flags().Uint64Var(&r.options.Seed, "seed", 0, "seed of the random numbers, in place of the scenario's")
 	c.Flags().BoolVar(&r.options.Quick, "quick", false, "run the short form: a first look, whose numbers are not to be relied on")
-	c.Flags().StringVarP(&r.out, "out", "o", "", "`folder` for the results; it must not have any yet")
+	c.Flags().StringVarP(&r.out, "out", "o", "", "`folder` for the results; it must not hold results yet")
 	c.Flags().StringVar(&r.kernel, "vm", "", "run it in a virtual machine with a stock `KERNEL`: "+strings.Join(vm.Labels(), ", "))
 	c.Flags().Lookup("vm").NoOptDefVal = vm.Labels()[0]
 	c.Flags().BoolVar(&list, "list", false, "list the scenarios that mpcc brings")
-	c.Flags().BoolVar(&clean, "clean", false, "remove what runs that were killed have left")
+	c.Flags().BoolVar(&clean, "clean", false, "remove what killed runs have left behind")
 	return c
 }
 
@@ -82,7 +82,7 @@ type runner struct {
 	cc, scheduler []string
 	set           []string
 	out           string
-	kernel        string // label of the virtual machine's; "" for this machine
+	kernel        string // label of the virtual machine's kernel; "" to run on this machine
 	options       experiment.Options
 }
 
@@ -114,7 +114,7 @@ func (r *runner) run(ctx context.Context, c *cobra.Command) error {
 		err = interrupted(err, "what the run had made is removed")
 	}
 	if err != nil && complete != nil {
-		return fmt.Errorf("%w; mpcc report %s shows the %d complete before", err, r.out, len(complete.Runs))
+		return fmt.Errorf("%w; mpcc report %s shows the %d runs that were complete", err, r.out, len(complete.Runs))
 	}
 	if err != nil {
 		return err
@@ -129,14 +129,14 @@ func (r *runner) run(ctx context.Context, c *cobra.Command) error {
 	if err := shown.Save(r.out); err != nil {
 		return err
 	}
-	if !inGuest() { // else the host says so
+	if !inGuest() { // outside the virtual machine the results are in another folder, which runInVM names
 		fmt.Fprintf(c.OutOrStdout(), "\nresults in %s\n", r.out)
 	}
 	return nil
 }
 
-// interrupted returns the error for a command that a signal ended: who kept it waiting or, if nobody did, what
-// became of it.
+// interrupted returns the error of a command that a signal ended: it names the process that the command was
+// waiting for or, if there was none, says end.
 func interrupted(err error, end string) error {
 	var held *lockfile.HeldError
 	if errors.As(err, &held) {
@@ -152,7 +152,7 @@ const (
 	guestResults  = "/results"
 )
 
-// runInVM has the same command run in a virtual machine, which leaves its results here.
+// runInVM runs the same command in a virtual machine, and puts its results into the folder.
 func (r *runner) runInVM(ctx context.Context, c *cobra.Command) error {
 	kernel, err := vm.Find(r.kernel)
 	if err != nil {

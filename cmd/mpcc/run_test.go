@@ -11,8 +11,8 @@ import (
 	experiment "github.com/mpcc/mpcc/internal/experiment/run"
 )
 
-// Progress comes out of the output of a virtual machine, in whatever parts it
-// arrives, and the rest stays as it is.
+// Lines of progress are told apart from the rest of a virtual machine's output,
+// in whatever parts it arrives; the rest is passed on as it is.
 func TestProgressReader(t *testing.T) {
 	const output = "one\n\x1e{\"Run\":1,\"Runs\":4,\"Doing\":\"measuring\",\"Done\":2000000000,\"All\":9000000000}\ntwo\n"
 	for size := 1; size <= len(output); size++ {

@@ -16,7 +16,7 @@ func newSchedCommand() *cobra.Command {
 		Use:   "sched",
 		Short: "Install the kernel module that packet schedulers need",
 		Long: `Few kernels take MPTCP packet schedulers in BPF by themselves. For the others there is a
-small module, mpcc_sched, whose sources are in this program. mpcc doctor tells which this kernel is.`,
+small module, mpcc_sched, whose sources are in this program. mpcc doctor says whether this kernel needs it.`,
 		Args: args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
@@ -28,10 +28,11 @@ func newSchedInstallCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "install",
 		Short: "Build and load the module, now and at every boot",
-		Long: `install builds the module for the running kernel and loads it, also at every boot from
-now on. Where DKMS is installed it builds it, for later kernels too. It first says all that is missing: the
-kernel's headers with its BTF, its compiler, pahole, and DKMS where only signed modules are loaded (Secure
-Boot). What is there already stays; what a killed install left is done anew.`,
+		Long: `install builds the module for the running kernel, loads it, and has it loaded at every
+boot. Where DKMS is installed, DKMS builds the module, for later kernels too. If anything that the build
+needs is missing, install first lists all of it: the kernel's headers with its BTF, its compiler, pahole,
+and DKMS where only signed modules are loaded (Secure Boot). A module that is installed already stays; what
+a killed install left half done is done again.`,
 		Args: args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			changed, err := kmod.Install(c.Context(), func(step string) { fmt.Fprintln(c.ErrOrStderr(), step) })
@@ -58,8 +59,8 @@ Boot). What is there already stays; what a killed install left is done anew.`,
 func newSchedRemoveCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "remove",
-		Short: "Unload the module and take away all that install put here",
-		Long: `remove unloads the module and takes away what install put on this machine, for every
+		Short: "Unload the module and remove all that install put on this machine",
+		Long: `remove unloads the module and removes all that install put on this machine, for every
 kernel. It refuses while a scheduler is loaded or a connection runs one.`,
 		Args: args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -82,7 +83,7 @@ func newSchedStatusCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "status",
 		Short: "Say whether the module is installed and loaded",
-		Long:  `status exits with 3 where the module is needed and not loaded.`,
+		Long:  `status exits with code 3 where the module is needed and not loaded.`,
 		Args:  args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			s, err := kmod.Status(c.Context())
@@ -106,7 +107,7 @@ func newSchedStatusCommand() *cobra.Command {
 	return c
 }
 
-// moduleWords says a module's state in one line.
+// moduleWords returns the module's state in one line of words.
 func moduleWords(s kmod.State) string {
 	older := ""
 	if s.Loaded != "" && !s.Current() {

@@ -22,7 +22,7 @@ type status struct {
 	Loaded   []string         `json:"loaded"`
 	Defaults []loader.Default `json:"defaults"`
 	Maps     loader.Capacity  `json:"maps"`
-	// Unpriced are interfaces without an energy profile that priced algorithms use just now.
+	// Unpriced are the interfaces without an energy profile that connections of priced algorithms use now.
 	Unpriced []unpriced `json:"unpriced"`
 	telemetry.Snapshot
 }
@@ -41,9 +41,9 @@ func newStatusCommand() *cobra.Command {
 		Short: "Show what is loaded, and every live subflow",
 		Long: `status shows the algorithms that are loaded, the namespaces whose default they are, each
 live subflow as of its last refresh (at most once per RTT), and totals that outlive them.
-Of packet schedulers it shows each connection: how many decisions chose a subflow, its
-share of the bytes, how many chose it to send something again, found no room in its window
-(FULL), or found room and left it (REFUSED).`,
+Of packet schedulers it shows each connection with its subflows: how many decisions chose
+the subflow, its share of the bytes, and how many decisions chose it for a retransmission,
+found no room in its window (FULL), or found room and did not use it (REFUSED).`,
 		Args: args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			s, err := readStatus(c.Context())
@@ -84,13 +84,13 @@ func readStatus(ctx context.Context) (status, error) {
 		return s, err
 	}
 	if len(s.Loaded)+len(s.Defaults)+len(s.Subflows)+len(s.Totals)+len(s.Connections)+len(s.SchedTotals) == 0 {
-		return s, loader.ErrNothingLoaded // the maps are there, with energy profiles or with nothing
+		return s, loader.ErrNothingLoaded // there are maps, but they hold energy profiles at most
 	}
 	s.findUnpriced()
 	return s, nil
 }
 
-// findUnpriced names each interface once for each algorithm that would want its price.
+// findUnpriced fills in Unpriced: for each algorithm that takes energy into account, each interface once.
 func (s *status) findUnpriced() {
 	add := func(k catalog.Kind, u unpriced) {
 		if e, err := catalog.Find(string(k) + "/" + u.Algorithm); err != nil || !e.Priced {
@@ -120,8 +120,8 @@ func (u unpriced) String() string {
 	if u.NetnsName != "" {
 		where, option = " in netns "+u.NetnsName, " --netns "+u.NetnsName
 	}
-	return fmt.Sprintf("%s: no energy profile for %s%s: its connections run unpriced; mpcc energy set %s PROFILE%s gives one",
-		u.Algorithm, u.Interface, where, u.Interface, option)
+	return fmt.Sprintf("%s: no energy profile for %s%s: %[1]s cannot count the energy of connections over it; mpcc energy set %[2]s PROFILE%[4]s gives one",
+		u.Algorithm, u.Interface, where, option)
 }
 
 func (s status) print(w io.Writer) error {
@@ -195,7 +195,7 @@ func printConnection(w io.Writer, c telemetry.Connection) {
 	}
 }
 
-// printChoice shows which subflows may be used, and why these.
+// printChoice shows which subflows the scheduler has chosen, and what its objective is with each one more.
 func printChoice(w io.Writer, token telemetry.Token, c *telemetry.SubsetChoice) {
 	fmt.Fprintf(w, "%s: k* = %d of %d for %s;", token, c.K, len(c.Order), size(c.Bytes))
 	for i, id := range c.Order {

@@ -32,15 +32,15 @@ func newSteerCommand() *cobra.Command {
 		Short: "Keep connections off subflows that are not worth their energy",
 		Long: `steer looks at the live subflows of a network namespace and at the energy profiles of
 its interfaces, finds for each connection that sends the set of subflows that ES-MPTCP's objective prefers,
-and makes the others backups (MP_PRIO). It needs no packet scheduler, and runs until it is ended; then it
-gives every flag back. What a killed one left, the next one gives back first.
+and makes the others backups (MP_PRIO). It needs no packet scheduler. It runs until it is ended, and then
+clears every backup flag that it has set. The next steer first clears the flags that a killed one has left.
 
 It prints a line for each flag it changes, with the reason.
 
 It cannot schedule packets: a subflow is in use, or it is a backup and idle. A flag belongs to an endpoint
-(ip mptcp endpoint) and goes for all connections with that address: it is set where none of them wants the
-subflow. In each connection the kernel applies it to the first subflow with that address only. Under a
-userspace path manager (net.mptcp.pm_type=1) the flag is the single subflow's. docs/steer.md tells more.`,
+(ip mptcp endpoint) and holds for all connections that use its address: steer sets it if none of them wants
+the subflow. In each connection the kernel applies it to the first subflow with that address only. Under a
+userspace path manager (net.mptcp.pm_type=1) steer flags single subflows instead. See docs/steer.md.`,
 		Example: `  mpcc steer --size 20M
   mpcc steer --netns phone --lambda 0.01 --json
   mpcc steer --dry-run`,
@@ -48,14 +48,14 @@ userspace path manager (net.mptcp.pm_type=1) the flag is the single subflow's. d
 	}
 	netnsFlag(c, &config.Netns)
 	f := c.Flags()
-	f.Float64Var(&config.Objective.Lambda, "lambda", 0.001, "what a mJ counts against a Mbit/s; more saves more energy")
-	f.StringVar(&size, "size", "1M", "bytes of a transfer, with K, M or G for powers of 1024; more saves more energy")
+	f.Float64Var(&config.Objective.Lambda, "lambda", 0.001, "weight of 1 mJ against 1 Mbit/s; a larger one saves more energy")
+	f.StringVar(&size, "size", "1M", "bytes of a transfer, with K, M or G for powers of 1024; a larger one saves more energy")
 	f.BoolVar(&config.DryRun, "dry-run", false, "change nothing, print what would be changed")
-	f.BoolVar(&restore, "restore", false, "only give back what a killed steer left")
+	f.BoolVar(&restore, "restore", false, "only clear the backup flags that a killed steer has left")
 	f.BoolVarP(&asJSON, "json", "j", false, "write each change as a line of JSON")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if restore && config.DryRun {
-			return usageError("--restore gives back what there is, and --dry-run changes nothing: say one of them")
+			return usageError("--restore clears flags, and --dry-run changes nothing: give only one of them")
 		}
 		bytes, err := parseSize(size)
 		if err != nil {
@@ -77,27 +77,31 @@ userspace path manager (net.mptcp.pm_type=1) the flag is the single subflow's. d
 		if restore {
 			n, err := steer.Restore(c.Context(), config)
 			if err == nil && n == 0 && !asJSON {
-				fmt.Fprintln(out, "nothing to give back")
+				fmt.Fprintln(out, "no backup flags are left to clear")
 			}
 			return err
 		}
-		if err := steerable(c.Context()); err != nil {
-			return err
-		}
-		// SIGPIPE comes where nobody reads the output any more.
-		ctx, stop := signal.NotifyContext(c.Context(), unix.SIGHUP, unix.SIGPIPE)
-		defer stop()
-		err = steer.Run(ctx, config)
-		if errors.Is(err, steer.ErrNoProfile) {
-			where, option := "this network namespace", ""
-			if config.Netns != "" {
-				where, option = "network namespace "+config.Netns, " --netns "+config.Netns
-			}
-			return fmt.Errorf("no interface of %s has an energy profile; mpcc energy set IFACE PROFILE%s gives it one", where, option)
-		}
-		return err
+		return runSteer(c.Context(), config)
 	}
 	return c
+}
+
+func runSteer(ctx context.Context, config steer.Config) error {
+	if err := steerable(ctx); err != nil {
+		return err
+	}
+	// SIGPIPE comes where nobody reads the output any more.
+	ctx, stop := signal.NotifyContext(ctx, unix.SIGHUP, unix.SIGPIPE)
+	defer stop()
+	err := steer.Run(ctx, config)
+	if errors.Is(err, steer.ErrNoProfile) {
+		where, option := "this network namespace", ""
+		if config.Netns != "" {
+			where, option = "network namespace "+config.Netns, " --netns "+config.Netns
+		}
+		return fmt.Errorf("no interface of %s has an energy profile; mpcc energy set IFACE PROFILE%s gives it one", where, option)
+	}
+	return err
 }
 
 // parseSize reads bytes, with K, M or G.
@@ -115,7 +119,8 @@ func parseSize(text string) (float64, error) {
 	return n * scale, nil
 }
 
-// steerable makes sure that there is something to go by, or will be.
+// steerable returns an error unless a congestion control of mpcc is loaded or still has live subflows: steer
+// decides by what they measure.
 func steerable(ctx context.Context) error {
 	loaded, err := loader.Loaded()
 	if err != nil {
@@ -132,13 +137,13 @@ func steerable(ctx context.Context) error {
 	case snap == nil:
 		err = loader.ErrNothingLoaded
 	case len(snap.Subflows) == 0:
-		err = fmt.Errorf("%w: a congestion control of mpcc, by whose sight steer goes; mpcc load NAME loads one", loader.ErrNotLoaded)
+		err = fmt.Errorf("%w: any congestion control of mpcc, and steer decides by what these measure; mpcc load NAME loads one", loader.ErrNotLoaded)
 	}
 	absent := func(f loader.Feature) bool { return !f.Present }
 	if err != nil && slices.ContainsFunc(loader.Probe(catalog.CC), absent) {
-		// One is like the other where the kernel can run none.
+		// The kernel lacks something that all of them need: any one tells what it is.
 		err = loader.Check(catalog.Entries[slices.IndexFunc(catalog.Entries, isCC)])
-		return fmt.Errorf("steer goes by what mpcc's congestion controls see, and %w", err)
+		return fmt.Errorf("steer decides by what mpcc's congestion controls measure, and %w", err)
 	}
 	return err
 }
@@ -158,7 +163,7 @@ func printChange(w io.Writer, c steer.Change) {
 	fmt.Fprintf(w, "%s %v%s: %s: %s\n", c.Interface, c.Local, subflow, what, reason(c.Because))
 }
 
-// reason tells why in a line.
+// reason returns in one line why the flag was changed.
 func reason(v *steer.Verdict) string {
 	switch {
 	case v == nil:

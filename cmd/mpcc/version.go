@@ -18,7 +18,7 @@ import (
 // version is what this mpcc calls itself.
 var version = cmp.Or(release, built())
 
-// release is what make build has the linker put here; other builds leave it empty.
+// release is the version that make build has the linker put here; other builds leave it empty.
 var release string
 
 // built returns the version that go install or go build left in the binary.
@@ -30,8 +30,8 @@ func built() string {
 	return versionOf(info)
 }
 
-// versionOf returns the version of the module that go install fetched, or what go build noted of its clone: a
-// version made of the commit, or else the bare commit.
+// versionOf returns the version of the module that go install fetched or, of a build in a clone, the pseudo-version
+// that go build made of the commit or, if it made none, the commit.
 func versionOf(info *debug.BuildInfo) string {
 	if v := info.Main.Version; v != "" && v != "(devel)" {
 		return v

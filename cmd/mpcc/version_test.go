@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// What Go leaves in a binary is asked of Go itself: of a small module, in a clone that takes on each state in
-// which mpcc may be built.
+// The version that Go notes in a binary comes from Go itself here: it builds a small module in a clone, in each
+// state in which mpcc may be built.
 func TestVersionOfBuilds(t *testing.T) {
 	dir := t.TempDir()
 	run := func(name string, args ...string) string {

@@ -54,9 +54,9 @@ func main() {
 ## Congestion controls
 
 w is a subflow's window in packets, rtt its smoothed RTT, x = w/rtt, W the sum of the windows, n the number of
-subflows that count. All start, recover and time out as RFC 5681 has it, and run Reno (mpcubic: CUBIC) where
-a connection has one subflow. The header of each file in [bpf/cc](../bpf/cc) tells the rule in full, with
-every deviation and its reason.
+subflows that count. Slow start, recovery and timeouts are as in RFC 5681; on a connection with one subflow all run
+Reno (mpcubic: CUBIC). The header of each file in [bpf/cc](../bpf/cc) has the rule in full, with every deviation and
+its reason.
 
 | name | source | per acknowledged segment, per loss | keeps per subflow | good for | a bad idea for |
 |---|---|---|---|---|---|
@@ -65,9 +65,9 @@ every deviation and its reason.
 	fmt.Print(`
 ## Packet schedulers
 
-Each decides which subflow sends next, of those that may: established, neither stale nor in a timeout's
-recovery, with room in the window; backups only where nothing else is alive. None waits unless an ACK is sure
-to end it. The header of each file in [bpf/sched](../bpf/sched) tells the rule in full.
+Each decides which subflow sends next, of those that may: established, neither stale nor recovering from a
+timeout, with room in the window; backups only if no other subflow is alive. No scheduler waits unless an ACK is
+sure to come, at which it decides again. The header of each file in [bpf/sched](../bpf/sched) has the rule in full.
 
 | name | source | sends next on | keeps per connection | good for | a bad idea for |
 |---|---|---|---|---|---|
@@ -77,7 +77,7 @@ to end it. The header of each file in [bpf/sched](../bpf/sched) tells the rule i
 	for _, e := range catalog.Entries {
 		what := "faithful to its source, as far as the file's header does not say otherwise"
 		if e.Reconstruction != "" {
-			what = "in part a reconstruction; ours: " + e.Reconstruction
+			what = "reconstructed in part: " + e.Reconstruction
 		}
 		fmt.Printf("| `%s` | %s |\n", e, cell(what))
 	}
@@ -91,13 +91,17 @@ to end it. The header of each file in [bpf/sched](../bpf/sched) tells the rule i
 			fmt.Printf("| `%s` | `%s` | %s | %s | %s |\n", e, t.Name, t.Default, cell(t.Range()), t.Meaning)
 		}
 	}
+	b.printCosts()
+}
+
+func (b bench) printCosts() {
 	fmt.Printf(`
 ## Cost of the congestion controls
 
 Nanoseconds per ACK in all callbacks, telemetry included, and the ratio to a BPF port of CUBIC in the same run:
 at 2 and 8 subflows behind queues, where frames of 1500 bytes arrive some 15,000 times a second and find cold
-caches, and at 2 subflows over bare veth, as fast as the machine can. Each call holds the kernel's own accounting
-of the time, 40 to 130 ns of it, which CUBIC pays twice an ACK. Times are of one machine (Linux %s)
+caches, and at 2 subflows over bare veth, as fast as the machine can. Each call includes the 40 to 130 ns that the
+kernel takes to measure it; CUBIC makes two calls per ACK. Times are of one machine (Linux %s)
 and vary by a quarter; make bench measures yours, with the spread.
 
 | name | 2 subflows | ratio | 8 subflows | ratio | bare veth | ratio |

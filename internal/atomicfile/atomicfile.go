@@ -45,12 +45,12 @@ func stream(folder *os.Root, name string, mode fs.FileMode, write func(io.Writer
 	f, err := folder.OpenFile(half, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	var failed *fs.PathError
 	if errors.As(err, &failed) {
-		failed.Op, failed.Path = "write", filepath.Join(folder.Name(), name) // which says more than the other name
+		failed.Op, failed.Path = "write", filepath.Join(folder.Name(), name) // the temporary file's name would say less
 	}
 	if err != nil {
 		return err
 	}
-	// The content must be on the disk before the name is.
+	// Sync before the rename: after a power cut there must be no name without its content.
 	err = errors.Join(f.Chmod(mode), write(f), f.Sync(), f.Close())
 	if err == nil {
 		err = folder.Rename(half, name)

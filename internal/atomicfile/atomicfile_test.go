@@ -60,7 +60,7 @@ func TestAFailureLeavesTheOldText(t *testing.T) {
 	onlyFile(t, dir)
 }
 
-// A link is replaced, not followed: who owns the folder decides what is written, not who made the link.
+// A link is replaced, not followed: whoever made it must not decide which file is written.
 func TestALinkIsReplaced(t *testing.T) {
 	dir := t.TempDir()
 	path, other := filepath.Join(dir, "file"), filepath.Join(t.TempDir(), "other")

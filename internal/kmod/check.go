@@ -17,7 +17,7 @@ import (
 // ErrUnsupported is wrapped where the kernel itself is in the way: installing something would not help.
 var ErrUnsupported = errors.New("this kernel cannot take the module")
 
-// unsupported is an error in the user's words that is ErrUnsupported to errors.Is.
+// unsupported is an error in the user's words for which errors.Is(err, ErrUnsupported) holds.
 type unsupported struct{ error }
 
 func (unsupported) Is(target error) bool { return target == ErrUnsupported }
@@ -83,8 +83,8 @@ func (h host) checkKernel(t kernelTypes) error {
 
 // lack is something missing for the build.
 type lack struct {
-	what string // it is, and what for
-	pkg  string // that has it on Debian
+	what string // what is missing, and what for
+	pkg  string // the Debian package that has it
 }
 
 // signedOnly says whether the kernel loads signed modules only.

@@ -12,7 +12,7 @@ import (
 	"github.com/mpcc/mpcc/test/nobody"
 )
 
-// Another change waits until the one before has ended with all the commands that it runs, or its user has had enough.
+// A change waits until the one before has ended with all the commands that it runs, or until its own context ends.
 func TestChangesWait(t *testing.T) {
 	first, err := begin(t.Context())
 	if err != nil {
@@ -20,7 +20,7 @@ func TestChangesWait(t *testing.T) {
 	}
 	const running = time.Second
 	started := time.Now()
-	// A command that goes on after the change, as if that had been killed.
+	// A command that goes on after the change, as if the change had been killed.
 	if err := first.run(t.Context(), "sh", "-c", "sleep 1 >/dev/null 2>&1 &"); err != nil {
 		t.Fatal(err)
 	}

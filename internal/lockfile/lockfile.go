@@ -39,7 +39,7 @@ func (e *HeldError) Error() string {
 
 func (e *HeldError) Unwrap() error { return e.Cause }
 
-// poll is how often a wait looks again: flock(2) itself would wait deaf to the context.
+// poll is the time between two tries: a wait inside flock(2) would not end with the context.
 const poll = 50 * time.Millisecond
 
 // Take makes the file at path if need be and waits until it has its lock alone. The error is a *HeldError
@@ -97,7 +97,7 @@ func try(path string, open, how int) (*Lock, error) {
 		if mine {
 			return &Lock{f}, nil
 		}
-		// The one before has removed the file since it was opened.
+		// The holder before has removed the file since it was opened here.
 		f.Close()
 		if open&os.O_EXCL != 0 {
 			return nil, &fs.PathError{Op: "lock", Path: path, Err: fs.ErrNotExist}
@@ -120,7 +120,7 @@ func lock(f *os.File, how int) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("lock %s: %w", f.Name(), err)
 	}
-	if opened.Mode().Perm() != 0o600 { // made by an mpcc of before
+	if opened.Mode().Perm() != 0o600 { // made by an earlier version of mpcc
 		if err := f.Chmod(0o600); err != nil {
 			return false, err
 		}

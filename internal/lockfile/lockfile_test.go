@@ -112,7 +112,7 @@ func TestShared(t *testing.T) {
 	_ = take(t, path).Unlock()
 }
 
-// A file that the one before removes must not count: others lock the next one.
+// A lock on a file that its former holder has removed must not count: others lock the next file.
 func TestARemovedFileDoesNotCount(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
 	first := take(t, path)
@@ -155,7 +155,7 @@ func TestWhetherThereIsAFile(t *testing.T) {
 	}
 }
 
-// Who may open a file may lock it: nobody else may, nor a file that an older mpcc left open to all.
+// Whoever can open a file can lock it. So only the owner may, even if an older mpcc has made the file open to all.
 func TestOnlyTheOwnerMayOpen(t *testing.T) {
 	dir := t.TempDir()
 	old := filepath.Join(dir, "old")

@@ -13,7 +13,7 @@ func Name(typed string, names []string) string {
 	best, least := "", tolerated+1
 	for _, name := range names {
 		d := levenshtein.ComputeDistance(typed, name)
-		// As many as the whole name has is no likeness.
+		// With as many wrong letters as the name has, nothing is alike.
 		if d < least && d < len(typed) && d < len(name) {
 			best, least = name, d
 		}

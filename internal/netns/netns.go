@@ -115,7 +115,7 @@ func Each(visit func(NS) error) error {
 		}
 		ns.Name = names[ns.Inode]
 		if err = visit(ns); errors.Is(err, ErrEnded) {
-			continue // by this path; there may be another
+			continue // there may be another path to the namespace
 		}
 		if err != nil {
 			return err
@@ -175,12 +175,12 @@ func (h *Handle) Close() error { return h.file.Close() }
 func (h *Handle) Do(f func() error) error {
 	done := make(chan error, 1)
 	go func() {
-		// Stands if f ends the goroutine, as t.Fatal does.
+		// This error is returned if f ends the goroutine, as t.Fatal does.
 		err := fmt.Errorf("in %s: the function did not return", h.ns)
 		defer func() { done <- err }()
 
-		// A goroutine that ends while it is locked takes its thread with it: the fate of a thread that
-		// cannot come back.
+		// If the goroutine ends while it is locked, its thread ends too. That is as it should be for a thread
+		// that could not come back to its own namespace.
 		runtime.LockOSThread()
 		home, openErr := os.Open(current)
 		if openErr != nil {

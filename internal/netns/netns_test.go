@@ -84,8 +84,8 @@ func TestDo(t *testing.T) {
 	}
 }
 
-// A function that ends its goroutine, as t.Fatal does, must neither hang Do nor leave a thread in there that
-// others go on to use.
+// A function that ends its goroutine, as t.Fatal does, must neither make Do hang nor leave a thread in the
+// namespace on which other goroutines then run.
 func TestDoThatDoesNotReturn(t *testing.T) {
 	newNamed(t, name)
 	ns, home := named(t, name), here(t)

@@ -200,7 +200,8 @@ func output(cmd *exec.Cmd) (text string, err error) {
 	return text, err
 }
 
-// stream is output, but has read read what the command prints.
+// stream runs a command and calls read with what it prints. What it says on its
+// standard error is in the error.
 func stream(cmd *exec.Cmd, read func(io.Reader) error) error {
 	// Stay on this thread: Pdeathsig kills the command when the thread that started it ends.
 	runtime.LockOSThread()

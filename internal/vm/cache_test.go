@@ -68,7 +68,7 @@ func TestCacheEntry(t *testing.T) {
 	}
 }
 
-// What a killed owner left goes, what a living one uses stays.
+// Folders of killed owners are removed, those of living ones stay.
 func TestScratchSweep(t *testing.T) {
 	c := newCache(t)
 	for _, dead := range []string{"work/dead/sub", "work/locked"} {
@@ -102,7 +102,7 @@ func TestScratchSweep(t *testing.T) {
 	}
 }
 
-// Whoever waits for the cache is told for whom, and waits no longer than its context.
+// A wait for the cache says which process holds it, and ends with its context.
 func TestCacheLock(t *testing.T) {
 	c := newCache(t)
 	var said []string
@@ -139,7 +139,7 @@ func TestCacheLock(t *testing.T) {
 	nobody.CannotLock(t, filepath.Join(dir, "lock"))
 }
 
-// A command lives on when the thread that started it would end.
+// A command lives on when the thread that started it would have ended.
 func TestCommandOutlivesItsThread(t *testing.T) {
 	var printed []byte
 	err := stream(command(t.Context(), "sh", "-c", "sleep 0.5; echo alive"), func(r io.Reader) (err error) {
@@ -152,7 +152,7 @@ func TestCommandOutlivesItsThread(t *testing.T) {
 	}
 }
 
-// The first thread of a process never ends: no test is to run on it.
+// The first thread of a process never ends: the test above must not run on it.
 func init() { runtime.LockOSThread() }
 
 // endIdleThreads ends all threads of this process that no goroutine holds.

@@ -45,7 +45,7 @@ var neededModules = []string{
 	"tcp_bbr", "tcp_dctcp", "inet_diag", "tcp_diag", "mptcp_diag",
 }
 
-// Labels returns the labels of the kernels that mpcc runs on, first that which most people have.
+// Labels returns the labels of the kernels that mpcc runs on, the one that most people have first.
 func Labels() []string {
 	var labels []string
 	for _, k := range kernels {

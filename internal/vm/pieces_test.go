@@ -17,7 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Both ways in which Debian splits a kernel into packages.
+// Debian splits a kernel into packages in two ways.
 func TestKernelPackages(t *testing.T) {
 	archive := map[string]string{
 		"linux-image-cloud-amd64/whole": "Depends: linux-image-6.12.9+deb13-cloud-amd64 (= 6.12.9-1)",
@@ -145,7 +145,7 @@ func TestRunScript(t *testing.T) {
 	}
 }
 
-// The bytes as the format's description lays them out.
+// The bytes are as the format's description lays them out.
 func TestCpioLayout(t *testing.T) {
 	var buf bytes.Buffer
 	w := newCpioWriter(&buf)

@@ -267,7 +267,7 @@ func (m machine) start(ctx context.Context, accel string, complaint io.Writer) (
 	}
 	defer endW.Close()
 	qemu = command(ctx, "qemu-system-x86_64", m.qemuArgs(accel)...)
-	qemu.Cancel = func() error { return qemu.Process.Signal(syscall.SIGTERM) } // on which it sets the terminal back
+	qemu.Cancel = func() error { return qemu.Process.Signal(syscall.SIGTERM) } // QEMU then resets the terminal
 	qemu.WaitDelay = 5 * time.Second
 	qemu.ExtraFiles = []*os.File{outW, endW}
 	qemu.Stderr = complaint

@@ -82,7 +82,7 @@ func (r *RAPL) follow(id string, now, wrapsAt uint64) (sum uint64) {
 	return c.sum
 }
 
-// Battery is what a battery tells; nil is what it does not.
+// Battery is what a battery reports; nil where it does not.
 type Battery struct {
 	Name      string
 	Discharge *float64 // W; nil also while it is not discharging
@@ -120,8 +120,8 @@ func Batteries(sys string) ([]Battery, error) {
 	return batteries, nil
 }
 
-// watts is the power a battery gives, or the product of current and voltage. Some drivers give a
-// discharging current a minus.
+// watts returns the power that the battery reports or, if it does not, current times voltage; nil without
+// either. Some drivers report it as negative while the battery discharges.
 func watts(s sysfs.PowerSupply) *float64 {
 	var w float64
 	switch {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package energy knows what sending and receiving costs: the published power profiles of radio interfaces,
-// by which the energy of a subflow is modelled, and the meters that this machine has.
+// Package energy has the published power profiles of radio interfaces, by which the energy of a subflow is
+// modelled, and reads the energy meters that this machine has: RAPL and batteries.
 //
 // The model is power = uplink × rate sent + downlink × rate received + base while the interface is active.
 package energy
@@ -22,7 +22,7 @@ import (
 //go:embed profiles.yaml
 var builtin []byte
 
-// Profile is what a kind of interface draws. A figure that was not published is nil.
+// Profile is the power that a kind of interface draws. A figure that was not published is nil.
 type Profile struct {
 	Name     string   `yaml:"name" json:"name"`
 	Uplink   *float64 `yaml:"uplink_mw_per_mbps" json:"uplink_mw_per_mbps"`     // sending, mW/Mbps; 0 to MaxSlope

@@ -24,7 +24,7 @@ import (
 	"github.com/mpcc/mpcc/pkg/telemetry"
 )
 
-// readTime is what a scrape has for reading the maps, the wait for its turn included. Prometheus gives up after
+// readTime is how long a scrape may read the maps, the wait for its turn included. Prometheus gives up after
 // 10 s by default; before that, the exporter can still say what took so long.
 const readTime = 8 * time.Second
 
@@ -40,7 +40,7 @@ type Options struct {
 	MinAge time.Duration
 	// Sys is where sysfs is mounted, /sys by default.
 	Sys string
-	// Log takes what a scrape could not read, nowhere by default.
+	// Log gets a line for what a scrape could not read. By default there is no log.
 	Log *slog.Logger
 }
 
@@ -52,7 +52,7 @@ type Collector struct {
 	overflow prometheus.Counter
 
 	turn   chan struct{}                   // full while a snapshot is read and used
-	scheds map[labels]telemetry.SchedTotal // as last shown; of whom has the turn
+	scheds map[labels]telemetry.SchedTotal // as last sent; for the holder of turn only
 }
 
 // NewCollector returns a collector that has read nothing yet, and an error where Options.Sys is no folder.
@@ -116,8 +116,8 @@ func (c *Collector) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// read takes a snapshot and gives it to use before the next one is taken. So snapshots are used in the order
-// they were taken in, and however many ask, one is read at a time. use gets nil where nothing is loaded.
+// read takes a snapshot and calls use with it, which is nil where nothing is loaded. Only then is the next one
+// taken: snapshots are used in the order in which they were taken, and only one is read at a time.
 func (c *Collector) read(ctx context.Context, use func(*telemetry.Snapshot)) error {
 	select {
 	case c.turn <- struct{}{}:
@@ -222,7 +222,7 @@ func (c *Collector) collectScheds(snap *telemetry.Snapshot) (metrics []prometheu
 		totals[place] = sum
 	}
 	for place, t := range totals {
-		if last := c.scheds[place]; last.Opened <= t.Opened { // else the maps are new
+		if last := c.scheds[place]; last.Opened <= t.Opened { // otherwise the maps were made anew
 			t.Decisions = max(t.Decisions, last.Decisions)
 			t.Waits = max(t.Waits, last.Waits)
 			t.Retransmissions = max(t.Retransmissions, last.Retransmissions)

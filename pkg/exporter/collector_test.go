@@ -183,7 +183,7 @@ func TestNamesNotUTF8(t *testing.T) {
 	}
 }
 
-// What has the same labels once its names are mended is added up, or shown once where it can't be.
+// Series that have the same labels once their names are mended are added up, or shown once where they cannot be.
 func TestSameLabels(t *testing.T) {
 	subflow := telemetry.Subflow{Token: 1, SubflowID: 1, CC: "dts", Netns: 1, Age: telemetry.Seconds(time.Minute), Cwnd: 5}
 	total := telemetry.Total{CC: "dts", Netns: 1, Opened: 2}
@@ -214,7 +214,7 @@ func TestSameLabels(t *testing.T) {
 	}
 }
 
-// A zone that cannot be read takes neither the others nor the rest of the scrape with it.
+// A zone that cannot be read spoils neither the other zones nor the rest of the scrape.
 func TestPartOfTheMachine(t *testing.T) {
 	sys := machine(t)
 	zone := filepath.Join(sys, "class", "powercap", "intel-rapl:1")

@@ -18,7 +18,7 @@ type documented struct{ Type, Labels string }
 
 var metricRow = regexp.MustCompile("(?m)^\\| `(mpcc_[a-z_]+)` \\| ([a-z]+) \\| ([^|]+) \\| ([^|]*) \\| (.+) \\|$")
 
-// docs/metrics.md lists every metric as it is, and none that is not.
+// docs/metrics.md lists every metric, with its type and labels, and no other.
 func TestDocumentation(t *testing.T) {
 	text, err := os.ReadFile("../../docs/metrics.md")
 	if err != nil {

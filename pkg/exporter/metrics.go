@@ -22,7 +22,7 @@ var (
 	batteryLabels = []string{"battery"}
 )
 
-// metric is one metric of a T: how it is called, and how it is read from one.
+// metric is a metric of a T: its description, and how to read it from a T.
 type metric[T any] struct {
 	desc  *prometheus.Desc
 	kind  prometheus.ValueType
@@ -53,7 +53,7 @@ func always[T any, V uint64 | uint32 | float64](read func(*T) V) func(*T) (float
 	return func(t *T) (float64, bool) { return float64(read(t)), true }
 }
 
-// unlessZero reads what is 0 while it is unknown.
+// unlessZero reads a value that is 0 while it is unknown: there is nothing to show then.
 func unlessZero[T any, V uint64 | uint32 | float64](read func(*T) V) func(*T) (float64, bool) {
 	return func(t *T) (float64, bool) { v := float64(read(t)); return v, v != 0 }
 }
@@ -168,7 +168,7 @@ var lostMetrics = []metric[telemetry.Lost]{
 		always(func(l *telemetry.Lost) uint64 { return l.SchedTotals })},
 }
 
-// What the machine measures of itself: all of it, not its network interfaces alone.
+// What the machine measures: the energy of all its parts, not of its network interfaces alone.
 var (
 	raplDesc = describeEnergy("mpcc_host_energy_joules_total",
 		"Energy of a RAPL zone since the exporter started. Zones contain each other: never add them.", zoneLabels, "rapl")

@@ -116,7 +116,7 @@ func newHandler(c *Collector) (http.Handler, error) {
 	return mux, nil
 }
 
-// metricsHandler serves what can be gathered: a series that cannot be is missed and logged, not waited for.
+// metricsHandler serves what can be gathered: a series that fails is left out and logged, and spoils no other.
 func metricsHandler(registry *prometheus.Registry, log *slog.Logger) http.Handler {
 	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{
 		ErrorLog:            slog.NewLogLogger(log.Handler(), slog.LevelError),

@@ -32,8 +32,8 @@ func ask(h http.Handler, path string) (status int, body string) {
 	return w.Code, w.Body.String()
 }
 
-// Of more scrapes at once than the server takes, the others are turned away at once. Those that it takes read
-// the maps one after the other.
+// Scrapes beyond the number that the server takes at once are refused immediately. Those that it takes read the maps
+// one after the other.
 func TestScrapesAtOnce(t *testing.T) {
 	var reading atomic.Int32
 	let := make(chan struct{})
@@ -69,7 +69,7 @@ func TestScrapesAtOnce(t *testing.T) {
 	}
 }
 
-// Where the maps are not read in time, the scrape says so and has the rest; and so has the one that waited.
+// A scrape that cannot read the maps in time says so and has the rest; so does the one that waited for it.
 func TestSlowMaps(t *testing.T) {
 	sys := machine(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -136,7 +136,7 @@ func (failing) Collect(out chan<- prometheus.Metric) {
 	out <- prometheus.NewInvalidMetric(prometheus.NewInvalidDesc(err), err)
 }
 
-// A series that cannot be made is missing alone, and counted.
+// Only the series that cannot be made is missing, and that is counted.
 func TestOneFailingSeries(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(full(t), failing{})
@@ -162,7 +162,7 @@ func listener(t *testing.T) net.Listener {
 	return l
 }
 
-// Maps that it may not read are told at the start, and the listeners are closed.
+// If the maps may not be read, Serve returns that at the start, and closes the listeners.
 func TestServeUnreadable(t *testing.T) {
 	l := listener(t)
 	want := errors.New("not permitted")

@@ -31,7 +31,7 @@ type Subflow struct {
 	TCP           unix.TCPInfo // the kernel's struct tcp_info, with its units
 }
 
-// maxSubflows is the most the in-kernel path manager makes, and the first.
+// maxSubflows is the most that the in-kernel path manager makes, plus the first.
 const maxSubflows = 9
 
 // mptcpInfo is the kernel's struct mptcp_info, as far as it is read.

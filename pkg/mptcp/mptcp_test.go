@@ -153,7 +153,7 @@ func TestTransferOverTwoPaths(t *testing.T) {
 		t.Errorf("MultipathTCP = %v, %v", is, err)
 	}
 
-	// What the socket says, against ss.
+	// The socket's info against what ss shows.
 	acked := map[netip.AddrPort]uint64{}
 	var total uint64
 	for _, s := range sockets {

@@ -37,7 +37,8 @@ const (
 	addrAttrIfindex = 7
 )
 
-// ErrGone is wrapped where what had the flag is not there any more, or not the kernel's to flag.
+// ErrGone is wrapped if the endpoint or subflow to flag does not exist any more, or if the subflow has no flag of
+// its own because the kernel's path manager looks after it.
 var ErrGone = errors.New("not there any more")
 
 // EndpointFlags are the flags of an endpoint.

@@ -13,14 +13,14 @@ import (
 )
 
 const (
-	// Before so many bytes and round trips a subflow's rate says little about its path.
+	// A subflow's rate says little about its path before this many bytes are acknowledged, and round trips over.
 	measuredBytes = 64 << 10
 	measuredRTTs  = 10
-	// A verdict stands for as long after the connection last sent.
+	// How long a verdict stands after the connection last sent.
 	verdictLasts = 10 * time.Second
-	// In what time a loss counts half.
+	// The time after which a packet or a loss counts half.
 	lossHalfLife = 10 * time.Second
-	// Where no loss has been seen yet.
+	// The loss that is assumed at the least: none may have been seen yet.
 	leastLoss = 1e-6
 )
 
@@ -30,8 +30,8 @@ type tariff struct {
 	base  float64 // mW while active
 }
 
-// lever is what a backup flag hangs on: an endpoint of the kernel's path manager, or a single subflow of a
-// connection that a userspace path manager looks after.
+// lever is what a backup flag can be set on: an endpoint of the kernel's path manager, or a single subflow of
+// a connection that a userspace path manager looks after.
 type lever struct {
 	Endpoint uint8          `json:"endpoint,omitempty"` // its id; 0 for a single subflow
 	Token    uint32         `json:"token,omitempty"`    // of the single subflow's connection
@@ -39,23 +39,23 @@ type lever struct {
 	Remote   netip.AddrPort `json:"remote"`             // of the single subflow
 }
 
-// seen is a subflow with its lever. One without lever, its zero value, stays as it is.
+// seen is a subflow with its lever. The zero lever means that there is none: the subflow stays as it is.
 type seen struct {
 	telemetry.Subflow
 	lever   lever
-	held    bool // it is a backup by steer's own hand
-	foreign bool // it is a backup by somebody else's will, and no matter of choice
+	held    bool // steer has made it a backup
+	foreign bool // somebody else has made it a backup: it is not to choose from
 }
 
 // Verdict is what the objective says about one connection.
 type Verdict struct {
 	Token    telemetry.Token `json:"token"`
 	Subflows []Member        `json:"subflows"`  // cheapest first
-	O        []float64       `json:"objective"` // of the first 1, 2, … of them
-	K        int             `json:"k"`         // where it is greatest
-	// Unpriced is an interface without energy profile; the connection is left alone for it.
+	O        []float64       `json:"objective"` // O[k-1] is that of the first k subflows
+	K        int             `json:"k"`         // the k with the greatest objective
+	// Unpriced is an interface without energy profile, because of which the connection is left alone.
 	Unpriced string   `json:"unpriced,omitempty"`
-	stuck    []Member // without lever, and better left out
+	stuck    []Member // subflows that had better be backups, but have no lever
 }
 
 // Member is a subflow of a verdict.
@@ -77,13 +77,13 @@ type decider struct {
 
 type connection struct {
 	flows   map[uint64]*flow // by the subflow's identity
-	judged  time.Time        // no sooner again than after a round trip of the slowest subflow
-	pause   time.Duration
+	judged  time.Time        // the last time
+	pause   time.Duration    // until the next time: a round trip of the slowest subflow
 	verdict *Verdict
 	active  time.Time // when it was last seen to send
 }
 
-// judge looks at all subflows of a namespace and gives the verdicts that stand.
+// judge takes all subflows of a namespace and returns the verdicts that stand, by token.
 func (d *decider) judge(now time.Time, all []seen, tariffs map[uint32]tariff) []*Verdict {
 	byToken := map[telemetry.Token][]seen{}
 	for _, s := range all {
@@ -119,28 +119,14 @@ func (d *decider) judge(now time.Time, all []seen, tariffs map[uint32]tariff) []
 
 // judge renews the verdict of a connection that sends, if all of its subflows can be judged.
 func (c *connection) judge(o Objective, now time.Time, subflows []seen, tariffs map[uint32]tariff) {
-	c.judged, c.pause = now, 0
-	var sent, received uint64
-	flows := map[uint64]*flow{}
-	for _, s := range subflows {
-		f := c.flows[s.ID]
-		if f == nil {
-			f = &flow{at: now}
-		}
-		sent += s.BytesSent - f.sent
-		received += s.BytesReceived - f.received
-		f.update(now, s.Subflow)
-		flows[s.ID] = f
-		c.pause = max(c.pause, time.Duration(s.SRTT))
-	}
-	c.flows = flows
-	// The profiles' downlink side is not what the objective is about.
+	sent, received := c.observe(now, subflows)
+	// The objective counts what sending costs: it has nothing to say about a connection that mostly receives.
 	if sent == 0 || sent < received {
 		return
 	}
 	choosable := slices.DeleteFunc(slices.Clone(subflows), func(s seen) bool { return s.foreign })
 	if len(choosable) < 2 {
-		return // what has nothing else the kernel uses, backup or not
+		return // the kernel uses an only subflow, backup or not
 	}
 	verdict := &Verdict{Token: subflows[0].Token}
 	for _, s := range choosable {
@@ -158,9 +144,33 @@ func (c *connection) judge(o Objective, now time.Time, subflows []seen, tariffs 
 		}
 		return
 	}
-	paths := c.paths(choosable, tariffs)
+	verdict.choose(o, choosable, c.paths(choosable, tariffs))
+}
+
+// observe updates what is remembered of the subflows, and returns how many bytes they have sent and received since
+// the last time.
+func (c *connection) observe(now time.Time, subflows []seen) (sent, received uint64) {
+	c.judged, c.pause = now, 0
+	flows := map[uint64]*flow{}
+	for _, s := range subflows {
+		f := c.flows[s.ID]
+		if f == nil {
+			f = &flow{at: now}
+		}
+		sent += s.BytesSent - f.sent
+		received += s.BytesReceived - f.received
+		f.update(now, s.Subflow)
+		flows[s.ID] = f
+		c.pause = max(c.pause, time.Duration(s.SRTT))
+	}
+	c.flows = flows
+	return sent, received
+}
+
+// choose fills in the verdict on subflows that have these paths. The set changes only if that is worthwhile.
+func (v *Verdict) choose(o Objective, choosable []seen, paths []Path) {
 	choice := o.Choose(paths)
-	verdict.O, verdict.K = choice.O, choice.K
+	v.O, v.K = choice.O, choice.K
 	var then, current []Path
 	for i, s := range choosable {
 		if s.lever == (lever{}) || slices.Contains(choice.Best(), i) {
@@ -178,9 +188,9 @@ func (c *connection) judge(o Objective, now time.Time, subflows []seen, tariffs 
 			in = at < choice.K
 		}
 		m := member(choosable[i], paths[i], in || choosable[i].lever == (lever{}))
-		verdict.Subflows = append(verdict.Subflows, m)
+		v.Subflows = append(v.Subflows, m)
 		if m.lever == (lever{}) && at >= choice.K && worthwhile(present, choice.O[choice.K-1]) {
-			verdict.stuck = append(verdict.stuck, m)
+			v.stuck = append(v.stuck, m)
 		}
 	}
 }
@@ -193,8 +203,8 @@ func member(s seen, p Path, in bool) Member {
 	return m
 }
 
-// paths gives what each subflow may be expected to carry: what it does or could by its window, but no more
-// than its loss allows beside the others.
+// paths returns the rate that each subflow may be expected to carry: its delivery rate or its window per RTT,
+// whichever is larger, but no more than it would have in LIA's equilibrium with its loss and RTT.
 func (c *connection) paths(subflows []seen, tariffs map[uint32]tariff) []Path {
 	var links []link
 	for _, s := range subflows {
@@ -215,7 +225,7 @@ type flow struct {
 	sent, received  uint64
 	lost            uint32
 	at              time.Time
-	packets, losses float64 // sent and lost, the older the less
+	packets, losses float64 // sent and lost; older ones count less
 	loss            float64 // p: loss events for each packet
 }
 
@@ -229,15 +239,15 @@ func (f *flow) update(now time.Time, s telemetry.Subflow) {
 	f.at, f.sent, f.received, f.lost = now, s.BytesSent, s.BytesReceived, s.Losses
 }
 
-// wish is what the verdicts make of a lever.
+// wish is what the verdicts want of a lever: to set the flag or not.
 type wish struct {
 	backup  bool
 	because *Verdict
 	member  Member
 }
 
-// wishes brings the verdicts together: a lever that serves several connections makes backups only where
-// none of them wants the subflow.
+// wishes brings the verdicts together. A lever may serve several connections: its flag is to be set only if
+// none of them wants its subflow in use.
 func wishes(verdicts []*Verdict) map[lever]wish {
 	all := map[lever]wish{}
 	for _, v := range verdicts {

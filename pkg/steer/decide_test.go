@@ -11,8 +11,7 @@ import (
 	"github.com/mpcc/mpcc/pkg/telemetry"
 )
 
-// bench is a namespace whose connections' subflows are steered without a kernel: what a test says of them
-// is what is seen.
+// bench is a namespace whose connections are steered without a kernel: the subflows are as the test sets them.
 type bench struct {
 	decider decider
 	now     time.Time
@@ -31,7 +30,7 @@ func newBench(o Objective) *bench {
 	}
 }
 
-// add adds a subflow, of an endpoint for each interface, that has delivered so many Mbit/s so far.
+// add adds a subflow at this rate on an interface. All subflows of an interface have the same endpoint.
 func (b *bench) add(token telemetry.Token, iface uint32, mbps float64) *seen {
 	addr := netip.AddrFrom4([4]byte{10, 0, byte(iface), 1})
 	b.flows = append(b.flows, seen{
@@ -45,7 +44,7 @@ func (b *bench) add(token telemetry.Token, iface uint32, mbps float64) *seen {
 	return &b.flows[len(b.flows)-1]
 }
 
-// pass lets time pass in which every subflow that is no backup sends, and gives the levers that make
+// pass lets time pass, in which every subflow sends that is no backup, and returns the endpoints that are to be
 // backups then.
 func (b *bench) pass(d time.Duration) (backups []uint8) {
 	b.now = b.now.Add(d)

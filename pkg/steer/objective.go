@@ -9,8 +9,8 @@ import (
 )
 
 // The objective of ES-MPTCP (Electronics 2022, 11(3), 490): O = ΣX − λE, where a set of paths moves a
-// transfer of N Mbit at the rates X in T = N/ΣX seconds and takes E = T·Σ(bX + θ) mJ for it. λ stands
-// between the Mbit/s and the mJ, which the paper subtracts from each other as they are.
+// transfer of N Mbit at the rates X in T = N/ΣX seconds and takes E = T·Σ(bX + θ) mJ for it. λ weighs
+// mJ against Mbit/s; the paper gives it no unit.
 
 // Path is what an Objective has to know of a subflow.
 type Path struct {
@@ -22,10 +22,10 @@ type Path struct {
 // Cost returns the energy of a Mbit at the path's rate, in mJ: b' = b + θ/X.
 func (p Path) Cost() float64 { return p.Slope + p.Base/p.Rate }
 
-// Objective is ES-MPTCP's, of which the most is best: the rate of a set of paths, less the energy of a
-// transfer over them. The larger its parameters, the fewer paths it prefers.
+// Objective is that of ES-MPTCP: the rate of a set of paths, less the weighted energy of a transfer over them.
+// The set with the greatest value is the best. Larger parameters favour fewer paths.
 type Objective struct {
-	Lambda float64 // what a mJ counts, in Mbit/s; 0 or more
+	Lambda float64 // weight of 1 mJ, in Mbit/s; 0 or more
 	Size   float64 // of a transfer, in Mbit; above 0
 }
 
@@ -42,17 +42,18 @@ func (o Objective) Of(set []Path) float64 {
 	return rate - o.Lambda*power*o.Size/rate
 }
 
-// Choice is what an Objective says about paths.
+// Choice is what Objective.Choose returns.
 type Choice struct {
-	Order []int     // the paths, cheapest Mbit first
+	Order []int     // indices of the paths, cheapest Mbit first
 	O     []float64 // O[k-1] for the first k of them
 	K     int       // the k with the greatest O
 }
 
-// Best returns the numbers of the paths to use.
+// Best returns the paths to use, as indices of those given to Choose.
 func (c Choice) Best() []int { return c.Order[:c.K] }
 
-// Choose sorts the paths by cost and returns for how many of the cheapest O is greatest; of equals the least.
+// Choose sorts the paths by cost, and returns with how many of the cheapest O is greatest. Where several numbers
+// of paths have the same O, it takes the fewest.
 func (o Objective) Choose(paths []Path) Choice {
 	var c Choice
 	for i := range paths {
@@ -70,10 +71,10 @@ func (o Objective) Choose(paths []Path) Choice {
 	return c
 }
 
-// hysteresis is by how much of its size O has to grow for a change of the set.
+// hysteresis is the part of its absolute value by which O has to grow for a change of the set.
 const hysteresis = 0.05
 
-// worthwhile tells whether O grows enough.
+// worthwhile reports whether O grows enough.
 func worthwhile(now, then float64) bool {
 	return then-now > hysteresis*math.Abs(now) || math.IsInf(now, -1)
 }
@@ -84,7 +85,7 @@ type link struct {
 	rtt  float64 // s; above 0
 }
 
-// equilibrium gives the rates, in packets per second, that LIA settles at: equation (7). Together they are
+// equilibrium returns the rates, in packets per second, that LIA settles at: equation (7). Together they are
 // that of one TCP connection on the best of the links.
 func equilibrium(links []link) []float64 {
 	best, sum := 0., 0.

@@ -14,15 +14,14 @@ import (
 	"github.com/mpcc/mpcc/internal/lockfile"
 )
 
-// stateDir keeps, for each network namespace, what to give back there after a kill.
+// stateDir has a file for each network namespace: the backup flags to clear there, also after a kill.
 const stateDir = "/run/mpcc/steer"
 
-// record is the file of a namespace, locked for as long as one steers there. A namespace that ended may
-// have left its inode number to a new one; a flag is given back only where endpoint and address are the
-// same and the flag is there.
+// record is the file of a namespace, locked while a steer runs there. A namespace that has ended may have left
+// its inode number to a new one: a flag is cleared only if it is set on an endpoint with the same id and address.
 type record struct{ lock *lockfile.Lock }
 
-// held is a flag that is to be given back.
+// held is a backup flag that steer has set and has to clear.
 type held struct {
 	lever
 	Interface string `json:"interface"`
@@ -35,7 +34,7 @@ func openRecord(ctx context.Context, netns uint64) (*record, error) {
 	if err := os.MkdirAll(stateDir, 0o755); err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, 0) // the other one may take days
+	ctx, cancel := context.WithTimeout(ctx, 0) // do not wait: the other one may run for days
 	defer cancel()
 	l, err := lockfile.Take(ctx, filepath.Join(stateDir, fmt.Sprintf("%d.json", netns)))
 	if held := (*lockfile.HeldError)(nil); errors.As(err, &held) {
@@ -47,7 +46,7 @@ func openRecord(ctx context.Context, netns uint64) (*record, error) {
 	return &record{l}, nil
 }
 
-// read gives what a former steer has left.
+// read returns the flags that a killed steer has left.
 func (r *record) read() ([]held, error) {
 	var left []held
 	err := json.NewDecoder(io.NewSectionReader(r.lock.File(), 0, 1<<20)).Decode(&left)
@@ -55,13 +54,13 @@ func (r *record) read() ([]held, error) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s, the note of the backup flags to give back, is damaged (%w); remove it, and look at ip mptcp endpoint show", r.lock.File().Name(), err)
+		return nil, fmt.Errorf("%s, the note of the backup flags to clear, is damaged (%w); remove it, and clear the flags by hand: ip mptcp endpoint show lists them", r.lock.File().Name(), err)
 	}
 	return left, nil
 }
 
-// write replaces what is to be given back. A kill leaves the old text or the new one, perhaps with the end
-// of the old one behind it, which read passes by.
+// write replaces the flags that are to be cleared. After a kill the file has the old text or the new one,
+// perhaps followed by the end of the old one, which read ignores.
 func (r *record) write(all []held) error {
 	text, err := json.Marshal(all)
 	if err != nil {
@@ -73,7 +72,7 @@ func (r *record) write(all []held) error {
 	return r.lock.File().Truncate(int64(len(text) + 1))
 }
 
-// close ends it; nothing is left to give back if done.
+// close unlocks the record, and removes its file if done: if no flag is left to clear.
 func (r *record) close(done bool) error {
 	if done {
 		return r.lock.Remove()

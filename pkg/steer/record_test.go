@@ -14,7 +14,7 @@ import (
 // noNetns is an inode number that no namespace has.
 const noNetns = 1
 
-// The file says what there is to give back, to one at a time, and goes when there is nothing.
+// One steer at a time has the file, which holds the flags to clear, and is removed when none is left.
 func TestRecord(t *testing.T) {
 	path := filepath.Join(stateDir, "1.json")
 	if err := os.Remove(path); err != nil && !os.IsNotExist(err) {
@@ -66,7 +66,7 @@ func TestRecord(t *testing.T) {
 	if _, err := r.lock.File().WriteString("[{"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.read(); err == nil || !strings.Contains(err.Error(), path+", the note of the backup flags to give back, is damaged") {
+	if _, err := r.read(); err == nil || !strings.Contains(err.Error(), path+", the note of the backup flags to clear, is damaged") {
 		t.Errorf("a damaged one: %v", err)
 	}
 	if err := r.close(true); err != nil {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package steer chooses at connection level which subflows carry data, by the objective of ES-MPTCP: the
-// others it makes backups through the kernel's path managers, which any kernel with MPTCP lets it do. It
-// goes by what mpcc's congestion controls see, and by the energy profiles that loader.SetProfile sets. It
-// cannot schedule packets: a subflow is in use or a backup, and an endpoint's flag goes for all connections
-// that have its address.
+// Package steer chooses for each connection which subflows carry data, by the objective of ES-MPTCP, and makes
+// the others backups through the kernel's path manager. It decides by what mpcc's congestion controls measure
+// and by the energy profiles that loader.SetProfile sets; one of these congestion controls has to be loaded,
+// but no packet scheduler. It cannot schedule packets: a subflow is in use or a backup, and the flag of an
+// endpoint holds for all connections that use its address.
 package steer
 
 import (
@@ -21,20 +21,20 @@ import (
 	"github.com/mpcc/mpcc/pkg/telemetry"
 )
 
-// The time between two looks at the maps, and where there is no connection to look after. Each one is judged
-// at most once per RTT of its slowest subflow.
+// The time between two readings of the maps, while there are MPTCP connections and while there are none. A
+// connection is judged at most once per RTT of its slowest subflow.
 const (
 	interval     = 100 * time.Millisecond
 	idleInterval = time.Second
 )
 
-// Config says where and how to steer.
+// Config says where and how to steer. Run needs Report and Log.
 type Config struct {
 	Objective Objective
 	Netns     string       // network namespace, as ip netns names it; "" for the caller's
 	DryRun    bool         // change nothing, report what would change
 	Report    func(Change) // called for each change of a flag
-	Log       *slog.Logger // for what stands in the way
+	Log       *slog.Logger // gets a warning for what keeps a subflow from being judged or flagged
 }
 
 // Change is a backup flag that was set or taken back.
@@ -45,8 +45,8 @@ type Change struct {
 	Local     netip.Addr `json:"local"`
 	Endpoint  uint8      `json:"endpoint,omitempty"` // 0 for a single subflow
 	Token     string     `json:"token,omitempty"`    // of the single subflow's connection
-	Remote    string     `json:"remote,omitempty"`   // its address there
-	// Because is what a connection wants that turned the scale; null where none has a say any more.
+	Remote    string     `json:"remote,omitempty"`   // of the single subflow
+	// Because is the verdict that decided it; null where no connection has a verdict any more.
 	Because *Verdict `json:"because"`
 	DryRun  bool     `json:"dry_run,omitempty"`
 }
@@ -60,8 +60,8 @@ type steerer struct {
 	cookie  uint64 // of ns
 	decider decider
 	record  *record
-	held    map[lever]string // to be given back, with the interface
-	refused map[lever]bool   // what the path manager did not take
+	held    map[lever]string // flags to clear, with the interface
+	refused map[lever]bool   // flags that the path manager refused to set
 	warned  map[string]bool
 }
 
@@ -84,10 +84,10 @@ func newSteerer(c Config) (*steerer, error) {
 	})
 }
 
-// Run gives back what a killed steer may have left, and steers until ctx ends or something fails; then it
-// gives back every flag it has set. The error wraps loader.ErrNotLoaded where the maps are not there, or go,
-// and ErrNoProfile if at the start no interface has an energy profile. It takes root, and another Run in the
-// same namespace is an error.
+// Run clears the flags that a killed steer may have left, and steers until ctx ends, which is no error, or
+// something fails. Then it clears every flag that it has set. The error wraps loader.ErrNotLoaded if the maps
+// are not there or are removed meanwhile, and ErrNoProfile if no interface has an energy profile at the start.
+// It takes root, and another Run in the same namespace is an error.
 func Run(ctx context.Context, c Config) error {
 	s, err := newSteerer(c)
 	if err != nil {
@@ -107,7 +107,8 @@ func Run(ctx context.Context, c Config) error {
 	return errors.Join(s.run(ctx), s.close())
 }
 
-// Restore gives back what a killed steer left in the namespace, and returns how many flags.
+// Restore clears the flags that a killed steer has left in the namespace, and returns how many those are. It
+// takes root, and a Run in the same namespace is an error.
 func Restore(ctx context.Context, c Config) (int, error) {
 	s, err := newSteerer(c)
 	if err != nil {
@@ -120,10 +121,10 @@ func Restore(ctx context.Context, c Config) (int, error) {
 	return left, s.close()
 }
 
-// open reads what there is to give back.
+// open locks the namespace's record, and reads from it the flags to clear.
 func (s *steerer) open(ctx context.Context) (err error) {
 	if s.record, err = openRecord(ctx, s.ns.Inode); err != nil {
-		return fmt.Errorf("note what to give back: %w", err)
+		return fmt.Errorf("note the backup flags to clear: %w", err)
 	}
 	left, err := s.record.read()
 	if err != nil {
@@ -163,8 +164,8 @@ func (s *steerer) run(ctx context.Context) error {
 	}
 }
 
-// read gives the namespace's subflows, and the tariffs of its interfaces by index. The maps are opened anew:
-// they may go and come back meanwhile.
+// read returns the namespace's subflows, and the tariffs of its interfaces by index. It opens the maps anew
+// each time: they may be removed and made again in between.
 func (s *steerer) read(ctx context.Context) (subflows []telemetry.Subflow, tariffs map[uint32]tariff, err error) {
 	source, err := telemetry.Open()
 	if err != nil {
@@ -190,7 +191,7 @@ func (s *steerer) read(ctx context.Context) (subflows []telemetry.Subflow, tarif
 	return subflows, tariffs, err
 }
 
-// round looks at everything once and sets the flags that are to be set.
+// round reads the maps once, judges the connections, and sets and clears flags by the verdicts.
 func (s *steerer) round(ctx context.Context, now time.Time) error {
 	subflows, tariffs, err := s.read(ctx)
 	if err != nil {
@@ -207,7 +208,7 @@ func (s *steerer) round(ctx context.Context, now time.Time) error {
 	})
 }
 
-// look finds each subflow's lever, and forgets those that are not steer's any more.
+// look returns each subflow with its lever, and drops flags from held that others have cleared.
 func (s *steerer) look(subflows []telemetry.Subflow) ([]seen, error) {
 	userspace, err := mptcp.UserspacePM()
 	if err != nil {
@@ -219,7 +220,7 @@ func (s *steerer) look(subflows []telemetry.Subflow) ([]seen, error) {
 	}
 	there := map[lever]bool{}
 	for _, e := range endpoints {
-		// What the user made no backup again is his.
+		// A flag that the user has cleared is the user's from then on.
 		there[endpointLever(e)] = s.DryRun || e.Flags&mptcp.EndpointBackup != 0
 	}
 	var all []seen
@@ -261,7 +262,7 @@ func endpointLever(e mptcp.Endpoint) lever {
 	return lever{Endpoint: e.ID, Local: netip.AddrPortFrom(e.Addr, e.Port)}
 }
 
-// apply takes flags back first, so that no connection is left with backups alone.
+// apply clears flags first, then sets others, so that no connection has only backups in between.
 func (s *steerer) apply(wanted map[lever]wish) error {
 	for l := range s.held {
 		if w := wanted[l]; !w.backup {
@@ -279,7 +280,7 @@ func (s *steerer) apply(wanted map[lever]wish) error {
 			return err
 		}
 		if err := s.set(l, true); err != nil {
-			s.Log.Warn("cannot make it a backup", "error", err)
+			s.Log.Warn("cannot make a subflow a backup", "error", err)
 			s.refused[l] = true
 			delete(s.held, l)
 			if err := s.note(); err != nil {
@@ -292,17 +293,17 @@ func (s *steerer) apply(wanted map[lever]wish) error {
 	return nil
 }
 
-// release takes a flag back. What is gone needs none.
+// release clears a flag, which it need not do where the endpoint or subflow is gone.
 func (s *steerer) release(l lever, because *Verdict) error {
 	if err := s.set(l, false); err != nil && !errors.Is(err, mptcp.ErrGone) {
-		return fmt.Errorf("take the backup flag back: %w", err)
+		return fmt.Errorf("clear the backup flag: %w", err)
 	}
 	s.report(l, false, s.held[l], because)
 	delete(s.held, l)
 	return s.note()
 }
 
-// giveBack takes back all flags, as far as they still are there.
+// giveBack clears all held flags that are still set.
 func (s *steerer) giveBack() error {
 	if len(s.held) == 0 {
 		return nil
@@ -327,7 +328,7 @@ func (s *steerer) giveBack() error {
 	})
 }
 
-// set changes a flag. The endpoint's other flags are read anew: the user may have changed them.
+// set sets or clears a flag. It reads the endpoint's other flags anew: the user may have changed them.
 func (s *steerer) set(l lever, backup bool) error {
 	switch {
 	case s.DryRun:
@@ -346,7 +347,7 @@ func (s *steerer) set(l lever, backup bool) error {
 	return mptcp.SetEndpointBackup(endpoints[at], backup)
 }
 
-// note writes down what there is to give back.
+// note writes the held flags to the record.
 func (s *steerer) note() error {
 	if s.DryRun {
 		return nil
@@ -356,7 +357,7 @@ func (s *steerer) note() error {
 		all = append(all, held{l, iface})
 	}
 	if err := s.record.write(all); err != nil {
-		return fmt.Errorf("note what to give back: %w", err)
+		return fmt.Errorf("note the backup flags to clear: %w", err)
 	}
 	return nil
 }
@@ -372,7 +373,7 @@ func (s *steerer) report(l lever, backup bool, iface string, because *Verdict) {
 	s.Report(c)
 }
 
-// warn says once what stands in the way.
+// warn logs, once each, what keeps connections from being steered.
 func (s *steerer) warn(verdicts []*Verdict) {
 	once := func(text string) {
 		if !s.warned[text] {

@@ -26,8 +26,8 @@ type places struct {
 	found  map[uint64]place    // by cookie
 }
 
-// activity is of a namespace, of which only the last one with an inode number may not have ended. (Cookies
-// do not tell which that is: CPUs hand them out in any order.)
+// activity is when a namespace was last active. Of several namespaces that have had one inode number, all but
+// the latest must have ended. (Cookies do not tell which is the latest: CPUs hand them out in any order.)
 type activity struct{ cookie, us uint64 }
 
 func newPlaces() places {
@@ -65,7 +65,7 @@ func (p places) find(ctx context.Context) error {
 		case errors.Is(err, netns.ErrEnded):
 			continue
 		case forbidden(err):
-			cookie = latest.cookie // a guess, for those who may not enter: the exporter
+			cookie = latest.cookie // a guess, where this process may not enter the namespace, as the exporter
 		case err != nil:
 			return fmt.Errorf("look into %s: %w", ns, err)
 		}
@@ -88,8 +88,8 @@ func (p places) lookInto(ns netns.NS) (cookie uint64, interfaces map[uint32]stri
 	return cookie, interfaces, err
 }
 
-// forbidden tells whether this process may not do it: by its rights, or where a sandbox such as that of
-// mpcc's systemd units leaves it only some kinds of sockets.
+// forbidden reports whether err means that this process may not look into a namespace: it lacks the rights, or
+// a sandbox such as that of mpcc's systemd units denies it the kind of socket.
 func forbidden(err error) bool {
 	return errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.EAFNOSUPPORT)
 }

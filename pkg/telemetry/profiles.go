@@ -11,7 +11,7 @@ import (
 	"github.com/mpcc/mpcc/loader"
 )
 
-// Profile is what an interface draws, as mpcc energy set told the programs.
+// Profile is the power that an interface draws, as mpcc energy set or loader.SetProfile has set it.
 type Profile struct {
 	Netns       uint64 // inode number of the namespace
 	NetnsCookie uint64 // tells it from earlier ones with that number

@@ -13,14 +13,14 @@ import (
 
 // Connection is the live state of an MPTCP connection under one of mpcc's packet schedulers.
 type Connection struct {
-	ID              uint64        `json:"id"` // as long as the machine runs
+	ID              uint64        `json:"id"` // unique until the machine reboots
 	Token           Token         `json:"token"`
 	Scheduler       string        `json:"scheduler"`
 	Netns           uint64        `json:"netns"` // inode number
 	NetnsCookie     uint64        `json:"netns_cookie"`
 	NetnsName       string        `json:"netns_name,omitempty"` // by ip netns
-	Decisions       uint64        `json:"decisions"`            // to send
-	Waits           uint64        `json:"waits"`                // of them, to wait although there was room
+	Decisions       uint64        `json:"decisions"`            // on which subflows send next
+	Waits           uint64        `json:"waits"`                // decisions to wait although a subflow had room
 	Retransmissions uint64        `json:"retransmissions"`      // decisions on what to send again
 	LeftOut         uint32        `json:"subflows_left_out"`    // beyond those that a decision looks at
 	Age             Seconds       `json:"age_seconds"`
@@ -58,7 +58,7 @@ type SubsetChoice struct {
 	Age       Seconds   `json:"age_seconds"`
 }
 
-// SchedTotal is what a packet scheduler did in a namespace, in live connections and in those of before.
+// SchedTotal is what a packet scheduler did in a namespace, in live and in closed connections.
 type SchedTotal struct {
 	Scheduler       string `json:"scheduler"`
 	Netns           uint64 `json:"netns"` // inode number

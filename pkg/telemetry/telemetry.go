@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package telemetry reads what mpcc's programs see of live connections, and the totals of those of before,
-// as Go values with units. Take, or Open and Read, give a Snapshot; it takes root's rights, or those of who
-// may read what is pinned under /sys/fs/bpf/mpcc.
+// Package telemetry reads what mpcc's programs record of live connections, and the totals that outlive them,
+// as Go values with units. Take, or Open and then Source.Read, returns a Snapshot. That takes root, or read
+// permission on the pins under /sys/fs/bpf/mpcc.
 //
-// A network namespace has its inode number for people, by which ls -i /run/netns finds it, and a cookie,
-// which alone tells it from an earlier namespace that had the same number. Names of namespaces and
-// interfaces are made printable: a byte that is not stands as \xNN.
+// A network namespace is given by its inode number, which ls -i /run/netns shows, and by its cookie, which alone
+// tells it from an earlier namespace that had the same number. Names of namespaces and interfaces are made
+// printable: a byte that is not is written as \xNN.
 package telemetry
 
 import (
@@ -31,7 +31,7 @@ const infiniteSsthresh = math.MaxInt32
 
 // Subflow is the live state of one subflow, or of a TCP connection that is not multipath.
 type Subflow struct {
-	ID            uint64         `json:"id"`         // as long as the machine runs
+	ID            uint64         `json:"id"`         // unique until the machine reboots
 	Token         Token          `json:"token"`      // of the connection, as ss -M shows it; 0 = not multipath
 	SubflowID     uint32         `json:"subflow_id"` // as ip mptcp monitor counts them
 	LocalID       uint8          `json:"local_id"`
@@ -129,8 +129,8 @@ type Snapshot struct {
 	Lost        Lost         `json:"lost"`
 }
 
-// Take returns a snapshot of the maps as they are now, nil where nothing is loaded: the maps may go and
-// come back between two.
+// Take returns a snapshot of the maps as they are now, and nil where nothing is loaded. It opens the maps anew:
+// between two calls they may be removed and made again.
 func Take(ctx context.Context) (*Snapshot, error) {
 	source, err := Open()
 	if errors.Is(err, loader.ErrNotLoaded) {
@@ -144,7 +144,7 @@ func Take(ctx context.Context) (*Snapshot, error) {
 	return &snap, err
 }
 
-// Source is where snapshots come from: the pinned maps. It may be used by several goroutines at once.
+// Source reads snapshots from the pinned maps, which it holds open. Several goroutines may use it at once.
 type Source struct{ maps *loader.Maps }
 
 // Open opens the pinned maps. The error wraps loader.ErrNotLoaded where there are none.
@@ -172,7 +172,7 @@ func (s *Source) Read(ctx context.Context) (Snapshot, error) {
 	if err != nil {
 		return snap, err
 	}
-	// After the maps: what was written meanwhile is not older than nothing.
+	// Read after the maps, the clock is later than the times in them.
 	now, err := monotonic()
 	if err != nil {
 		return snap, err
@@ -260,8 +260,7 @@ func totalOf(key obj.MapsMpccTotalKey, perCPU []obj.MapsMpccTotal, at places) To
 	return sum
 }
 
-// since is how long ago a moment of the monotonic clock was. The programs may write a newer one while the
-// maps are read.
+// since returns how long ago a moment of the monotonic clock was, and 0 if another CPU's clock put it after now.
 func since(us uint64, now time.Duration) Seconds {
 	return Seconds(max(0, now-time.Duration(us)*time.Microsecond))
 }

@@ -71,7 +71,7 @@ func TestTotalOfAllCPUs(t *testing.T) {
 	}
 }
 
-// A program may write a moment that comes after the one at which the maps were read.
+// A moment that a program wrote may be later than the one at which the maps were read.
 func TestAgesAreNotNegative(t *testing.T) {
 	const now = 10 * time.Second
 	raw := obj.MapsMpccSubflow{OpenedUs: 10_000_001, UpdatedUs: 10_000_001}

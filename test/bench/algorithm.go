@@ -80,7 +80,7 @@ type usage struct {
 	Nanoseconds uint64 `json:"nanoseconds"`
 }
 
-// read gives what the kernel has counted for each callback since it was loaded.
+// read returns the calls and the time of each callback since it was loaded.
 func (a *algorithm) read() (map[string]usage, error) {
 	all := map[string]usage{}
 	for name, p := range a.coll.Programs {

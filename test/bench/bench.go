@@ -26,7 +26,7 @@ var emptyObject []byte
 // cell is one comparison: controls that take turns under the same conditions.
 type cell struct {
 	condition string
-	timed     bool // the kernel times every callback, which slows it
+	timed     bool // the kernel times every callback, which slows callbacks down
 	subflows  int
 	net       *network
 	controls  []string

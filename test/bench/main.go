@@ -31,8 +31,8 @@ const (
 
 func isReference(cc string) bool { return slices.Contains([]string{reno, cubic, yardstick, empty}, cc) }
 
-// queuedRate is what all paths behind queues carry together, in bit/s: well below what a machine can
-// forward, so that it is the queues that end the growth of windows.
+// queuedRate is the rate of all paths behind queues together, in bit/s: well below what a machine can forward, so
+// that the queues end the growth of windows, not the CPU.
 const queuedRate = 400e6
 
 func main() {
@@ -79,7 +79,7 @@ func run(ctx context.Context) (err error) {
 	return nil
 }
 
-// choose gives the congestion controls of the catalog, or those named.
+// choose returns all congestion controls of the catalog, or those named.
 func choose(only string) ([]catalog.Entry, error) {
 	var chosen []catalog.Entry
 	if only != "" {

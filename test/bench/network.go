@@ -225,8 +225,8 @@ func receive(conn *net.TCPConn, arrived *atomic.Uint64) {
 	}
 }
 
-// ready waits until all subflows are there, and have met the end of their queues: what a congestion
-// control does in slow start is not its own.
+// ready waits until all subflows are there and, behind queues, have left slow start, in which all congestion controls
+// do the same.
 func (n *network) ready(ctx context.Context, conn *net.TCPConn) error {
 	for end := time.Now().Add(readyTimeout); ; {
 		info, err := mptcp.ReadInfo(conn)

@@ -87,7 +87,7 @@ func (b *bench) report() (*report, error) {
 	return r, nil
 }
 
-// over gives the figure of f over the rounds.
+// over returns the median and the range of f over the rounds.
 func (c *cell) over(f func(map[string]sample) float64) figure {
 	var all []float64
 	for _, round := range c.rounds {
@@ -136,7 +136,8 @@ func (c *cell) cost(cc string) cost {
 // perACK is the callback that the kernel calls for each ACK outside recovery.
 const perACK = "cong_avoid"
 
-// perACK is the time in all callbacks by ACK, when each call shows own too much.
+// perACK returns the time in all callbacks per ACK, in ns. own, the part of each measured call that the measuring
+// itself took, is subtracted.
 func (s sample) perACK(own float64) float64 {
 	var ns float64
 	for _, u := range s.callbacks {
@@ -145,7 +146,7 @@ func (s sample) perACK(own float64) float64 {
 	return ns / float64(s.callbacks[perACK].Calls)
 }
 
-// emptyCall is what the kernel shows for a callback that does nothing.
+// emptyCall returns the time in ns that the kernel measures for a callback that does nothing.
 func (s sample) emptyCall() float64 {
 	u := s.callbacks["pkts_acked"]
 	return float64(u.Nanoseconds) / float64(u.Calls)
@@ -172,7 +173,7 @@ func (r *report) print(w io.Writer) error {
 	for _, c := range r.Cost {
 		if c.Condition != title {
 			title = c.Condition
-			fmt.Fprintf(t, "\nTime per ACK in all callbacks, %s; aim: at most %.2f of %s at 2 subflows, and not more by subflow with more of them\n",
+			fmt.Fprintf(t, "\nTime per ACK in all callbacks, %s; aim: at most %.2f of %s at 2 subflows, and no more per subflow at 8\n",
 				title, aimCost, yardstick)
 			fmt.Fprintf(t, "subflows\tcontrol\tns\t\tof %s\t\t\tns by subflow\tnet ns\tACK/s\n", yardstick)
 		}
@@ -183,8 +184,8 @@ func (r *report) print(w io.Writer) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(w, "\nTimes hold what the kernel adds by measuring, once for each call; net times are without it: what is seen\n"+
-		"for the empty callback of %s is taken off each call. Calls at opening and closing are left out.\n", empty)
+	_, err := fmt.Fprintf(w, "\nEach call's time includes what the kernel takes to measure it. Net times do not: the time of the empty\n"+
+		"callback of %s is subtracted for each call. Calls at opening and closing are left out.\n", empty)
 	return err
 }
 

@@ -19,8 +19,8 @@ import (
 type Transfer struct {
 	Bytes int64  // of content
 	Seed  uint64 // of the pseudo-random content; the same seed, the same bytes
-	// Fast repeats one block and leaves the checksum out, for when the speed of
-	// the content's making would be what is measured.
+	// Fast repeats one block and leaves the checksum out: otherwise making the
+	// content may take longer than sending it.
 	Fast bool
 }
 

@@ -21,7 +21,7 @@ import (
 )
 
 func main() {
-	inVM := flag.Bool("vm", false, "use the VM though this machine's kernel would do")
+	inVM := flag.Bool("vm", false, "use the VM even if this machine's kernel can run the algorithm")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

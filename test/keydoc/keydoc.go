@@ -16,7 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Sections are the keys in the tables of a page, by heading.
+// Sections returns the keys in the tables of a page, by heading.
 func Sections(t *testing.T, path string) map[string][]string {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -36,8 +36,8 @@ func Sections(t *testing.T, path string) map[string][]string {
 	return found
 }
 
-// Check fails where the keys of root, or of a type in it, are not those of the page, and where a heading is
-// neither one of these types nor one of others. known are documented elsewhere.
+// Check fails the test if the keys of root, or of a type in it, are not those that the page has, or if a heading is
+// neither one of these types nor one of others. The types in known are documented elsewhere.
 func Check(t *testing.T, path string, root reflect.Type, known []reflect.Type, others ...string) {
 	t.Helper()
 	doc := Sections(t, path)

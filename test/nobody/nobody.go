@@ -12,8 +12,8 @@ import (
 // id is the user and the group nobody.
 const id = 65534
 
-// CannotLock fails the test if user nobody can open the file: who can do that can lock it, and keep waiting
-// whoever needs the lock.
+// CannotLock fails the test if user nobody can open the file: whoever can open it can lock it, and keep everybody
+// waiting who needs the lock.
 func CannotLock(t *testing.T, path string) {
 	t.Helper()
 	open := func(as *syscall.Credential) error {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pmtest is the least of a userspace path manager, for tests.
+// Package pmtest is a minimal userspace path manager, for tests.
 package pmtest
 
 import (

@@ -10,7 +10,7 @@ import (
 	"slices"
 )
 
-// K, by a cube root of 2^-20, comes in its third power.
+// K, a cube root with a relative error of 2^-20, enters in its third power.
 const cubicPrecision = 3e-6
 
 // Kato et al., equations (9)-(13), t seconds after a loss at w_loss, C = 0.4, D = n / (1 + beta (n-1)^2/(4n)):
@@ -87,7 +87,7 @@ func mpcubic(paths []Subflow, set Tunables) []Decision {
 		target, targetSize := curve(len(paths), p, p.EpochUS+p.SRTT, set)
 		left := leftAfterLoss(len(paths), set)
 		up := min(max(target/p.Cwnd, 1), 1.5)
-		// Of an error in the target the bounds take what lies beyond them.
+		// Where the bounds cut the target, an error of the target is cut as well.
 		cut := math.Abs(target/p.Cwnd-up) / cubicPrecision
 		decisions[i] = Decision{
 			Up:            up,

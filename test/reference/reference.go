@@ -45,7 +45,7 @@ type Subflow struct {
 // rate is x_r = w_r / rtt_r in packets per microsecond.
 func (s Subflow) rate() float64 { return s.Cwnd / s.SRTT }
 
-// exactRate is rate, to compare by.
+// exactRate is rate without rounding, for comparisons.
 func exactRate(s Subflow) *big.Rat { return new(big.Rat).Quo(exact(s.Cwnd), exact(s.SRTT)) }
 
 // interval is l_r: bytes since the last loss or between the last two, whichever is more.
@@ -60,8 +60,8 @@ type Decision struct {
 	Coupling  float64 // the algorithm's own quantity; 0 where the subflow does not count
 	Counts    bool    // false: runs Reno on its own
 
-	// The sizes of the terms that cancel in Up - Down and in Coupling, which errors are relative to.
-	// 0: Up + Down, and Coupling itself.
+	// The sizes of the terms whose difference Up - Down and Coupling are: errors are relative to them. 0 stands
+	// for Up + Down, and for Coupling itself.
 	IncreaseTerms, CouplingTerms float64
 }
 
@@ -89,7 +89,7 @@ type Algorithm struct {
 	Sets []Tunables
 	// SetsWindow: the rule gives Window and Ssthresh. The others leave both as they are.
 	SetsWindow bool
-	// Draw, where it is not nil, adds to random subflows what only this algorithm reads.
+	// Draw, if not nil, gives random subflows values for the fields that only this algorithm reads.
 	Draw func(r *rand.Rand, subflows []Subflow)
 	// Corners are the edges of its own rule.
 	Corners []Corner

@@ -29,8 +29,8 @@ import (
 // be killed.
 const buildThenWait = "NETLAB_TEST_BUILD_THEN_WAIT"
 
-// The first thread of a process never ends: no test is to run on it, or none
-// could see what becomes of a command when its thread ends.
+// The first thread of a process never ends: tests must not run on it, because
+// some look at what happens to a command when the thread that started it ends.
 func init() { runtime.LockOSThread() }
 
 func TestMain(m *testing.M) {
@@ -185,7 +185,7 @@ func TestSweepAfterKill(t *testing.T) {
 
 	// While its owner lives a lab is left alone.
 	if removed, err := lab.Sweep(); err != nil || len(removed) > 0 {
-		t.Errorf("Sweep took %v from the living, %v", removed, err)
+		t.Errorf("Sweep removed %v of a lab whose owner lives, %v", removed, err)
 	}
 	if got := traces(t, id); len(got) != 3 {
 		t.Errorf("the living lab has %v, want two namespaces and an entry", got)
@@ -218,7 +218,7 @@ func TestSweepAfterKill(t *testing.T) {
 	}
 }
 
-// Whoever could lock a lab's entry could make it pass for one whose owner lives.
+// User nobody must not be able to lock a lab's entry: Sweep would take its owner for alive.
 func TestEntryIsNotForNobody(t *testing.T) {
 	nobody.CannotLock(t, "/run/mpcc/lab/"+newLab(t).ID())
 }
@@ -373,8 +373,8 @@ func TestCommand(t *testing.T) {
 	}
 }
 
-// A command lives on when the thread that started it ends: the kernel takes that
-// thread for its parent.
+// A command lives on when the thread that started it would have ended, on whose
+// end the kernel would kill it.
 func TestCommandOutlivesItsThread(t *testing.T) {
 	l := newLab(t)
 	cmd := addHost(t, l, "a").Command(t.Context(), "sleep", "1000")

@@ -116,7 +116,7 @@ func statistics(t *testing.T, h *lab.Host, dev string) (stats netlink.LinkStatis
 	return stats
 }
 
-// Of a burst that comes at once, the queue keeps what fits in it.
+// The queue keeps as much of a burst as fits into it.
 func TestQueue(t *testing.T) {
 	l := newLab(t)
 	a, b := addHost(t, l, "a"), addHost(t, l, "b")
@@ -265,7 +265,7 @@ func TestRoutes(t *testing.T) {
 		}
 	}
 
-	// Without a source address the destination's own link is the way.
+	// Packets without a source address go by the link of the destination address.
 	for _, to := range paths {
 		dev := to.left.Interface(left)
 		before := statistics(t, left, dev).TxBytes

@@ -5,7 +5,7 @@ package published
 
 import "embed"
 
-// Files are NAME.yaml.
+// Files has a scenario file, NAME.yaml, for each experiment.
 //
 //go:embed *.yaml
 var Files embed.FS

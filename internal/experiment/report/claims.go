@@ -28,12 +28,12 @@ type Verdict struct {
 type Check struct {
 	Run     string       `json:"run"` // its label
 	Point   result.Point `json:"point"`
-	Ours    Estimate     `json:"ours"` // of what the claim picks or, with a to, of its ratio to that, repeat by repeat
+	Ours    Estimate     `json:"ours"` // of the metric or, if the claim has a to, of the ratio in each repeat
 	Outcome string       `json:"outcome"`
 }
 
-// other returns what the claim divides by, with the claim's own values of the axes that To.At leaves out. It is
-// the claim's own Select if there is no To.
+// other returns the Select that the claim divides by: To, with the claim's own values on the axes that To.At
+// leaves out. It is the claim's own Select if there is no To.
 func other(c result.Claim) result.Select {
 	if c.To == nil {
 		return c.Select
@@ -81,7 +81,7 @@ func (s *source) checks(c result.Claim) []Check {
 		base := maps.Clone(point)
 		maps.Copy(base, to.At)
 		if c.To != nil && n.Name == m.Name && to.Of == c.Of && maps.Equal(base, point) {
-			continue // it would be compared with itself
+			continue // the claim would compare this point with itself
 		}
 		var values []float64
 		for _, run := range s.at(point) {
@@ -112,7 +112,8 @@ func (s *source) repeat(m result.Metric, of string, point result.Point, repeat i
 	return m.Value(runs[i], of)
 }
 
-// judge decides by the whole confidence interval; a single repeat has none, and decides nothing.
+// judge returns the outcome of a check. It takes the whole confidence interval to decide; a single repeat has
+// none, and leaves the check undecided.
 func judge(c result.Claim, e Estimate) string {
 	if e.Low == nil {
 		return Undecided

@@ -25,7 +25,8 @@ type Plot struct {
 	Series []Series `json:"series"`
 }
 
-// Series is a line, or a set of bars or boxes. One of values to compare with has the Hue of ours.
+// Series is a line, or a set of bars or boxes. A series of values to compare with has the same Hue as the measured
+// one.
 type Series struct {
 	Name string  `json:"name"`
 	Kind string  `json:"kind"` // "": measured; else published, theory or optimum
@@ -90,7 +91,7 @@ func (g *group) plots() ([]Plot, error) {
 	return plots, nil
 }
 
-// figures returns those that the scenario asks for or, if it asks for none, goodput as bars.
+// figures returns the figures that the scenario asks for or, if it asks for none, goodput as bars.
 func (g *group) figures() []result.Figure {
 	if figures := g.sources[0].Expect.Figures; len(figures) > 0 {
 		return figures
@@ -126,7 +127,7 @@ func (g *group) plot(f result.Figure) Plot {
 				}
 				series := Series{Name: g.seriesName(i, len(of) > 1, name, rest), Hue: len(p.Series), Data: ours}
 				p.Series = append(p.Series, series)
-				if i == 0 || len(g.sources[i].fixed) > 0 { // else they are drawn with the first source's
+				if i == 0 || len(g.sources[i].fixed) > 0 { // otherwise all sources have the same ones
 					theirs = append(theirs, l.theirs(f, xs, series)...)
 				}
 			}
@@ -141,7 +142,7 @@ type line struct {
 	source *source
 	metric result.Metric
 	of     string
-	rest   result.Point // of the variables that neither the figure's at nor over settles
+	rest   result.Point // values of the variables that neither the figure's at nor its over names
 	over   string
 }
 
@@ -166,7 +167,7 @@ func (l *line) ours(f result.Figure, xs []tick) []Datum {
 	return data
 }
 
-// theirs returns a series for each kind of values that the scenario expects, in the colour of ours.
+// theirs returns a series for each kind of values that the scenario expects, in the hue of ours.
 func (l *line) theirs(f result.Figure, xs []tick, ours Series) []Series {
 	byKind := map[string]*Series{}
 	for _, x := range xs {
@@ -212,7 +213,7 @@ func (g *group) scale(p *Plot, over string) []tick {
 	return ticks
 }
 
-// others returns the combinations of values of the axes that neither at nor over settles.
+// others returns all combinations of values of the axes that neither at nor over names.
 func (g *group) others(at result.Point, over string) []result.Point {
 	combinations := []result.Point{{}}
 	for _, axis := range g.axes {

@@ -75,7 +75,7 @@ type Row struct {
 	Unit   string       `json:"unit"`
 	Source string       `json:"source,omitempty"` // of an energy: model or rapl
 	Point  result.Point `json:"point"`
-	Main   bool         `json:"main"` // the scenario has values, claims or figures of it
+	Main   bool         `json:"main"` // the scenario has values, claims or figures of this metric
 	// Ours has one entry per run, with n = 0 if the run did not measure it.
 	Ours   []Estimate  `json:"ours"`
 	Theirs []Reference `json:"theirs"`
@@ -208,8 +208,8 @@ func (g *group) experiment() (Experiment, error) {
 	return e, err
 }
 
-// align gathers the axes of all sources, and labels the sources. An axis that has a single value in each source,
-// but not the same in all, is what is compared: its values are in the labels instead of in the points.
+// align gathers the axes of all sources, and labels the sources. An axis with a single value in each source, but
+// not the same in all, is what the sources are compared by: its values go into the labels instead of the points.
 func (g *group) align() {
 	g.axes = g.sweep()
 	compared := map[string]bool{}
@@ -378,7 +378,8 @@ func (s *source) figures(m result.Metric, of string, point result.Point) []float
 	return values
 }
 
-// mostLinks is how many links may be in a table of what the scenario does not mention; of more, none is.
+// mostLinks is the most links that a table lists although the scenario does not mention them. If there are more,
+// the table lists none of these.
 const mostLinks = 8
 
 func (g *group) rows() []Row {

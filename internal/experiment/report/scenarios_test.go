@@ -88,8 +88,8 @@ func trace(t *testing.T, folder *result.Folder, run *result.Run, index int) {
 	}
 }
 
-// Of every scenario that mpcc brings, a whole run can be judged and drawn: what its claims, figures and values
-// speak of is measured.
+// A whole run of every scenario that mpcc brings can be judged and drawn: all that its claims, figures and values
+// are about is measured.
 func TestScenariosAreReported(t *testing.T) {
 	for _, name := range scenario.Names() {
 		t.Run(name, func(t *testing.T) {

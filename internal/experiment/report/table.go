@@ -25,10 +25,10 @@ type Table struct {
 	Words int
 }
 
-// Main returns the tables of what the scenario has values, claims or figures of.
+// Main returns the tables of the metrics that the scenario has values, claims or figures of.
 func (e *Experiment) Main() []Table { return e.tables(true) }
 
-// Rest returns the tables of what else was measured.
+// Rest returns the tables of the other metrics that were measured.
 func (e *Experiment) Rest() []Table { return e.tables(false) }
 
 // tables returns one table for each metric.
@@ -121,7 +121,7 @@ func (r Row) theirs(kind string) *Reference {
 	return &r.Theirs[i]
 }
 
-// against returns how far a run is from the first one.
+// against returns in percent how far a run's mean is from the first run's.
 func against(e, first Estimate) string {
 	if e.N == 0 || first.N == 0 || first.Mean == 0 {
 		return "-"

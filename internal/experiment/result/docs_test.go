@@ -16,7 +16,7 @@ import (
 
 const formatDoc = "../../../docs/results-format.md"
 
-// Every key of every type is documented, and none that there is not.
+// The page documents every key of every type, and no other.
 func TestFormatDoc(t *testing.T) {
 	// A claim's to has the claim's own keys.
 	keydoc.Check(t, formatDoc, reflect.TypeFor[Result](), []reflect.Type{reflect.TypeFor[Select]()}, "Metrics", "Samples")

@@ -21,13 +21,13 @@ type Expect struct {
 	Figures []Figure `json:"figures" yaml:"figures,omitempty"`
 }
 
-// Select picks what was measured: a metric, of what, and where in the sweep.
+// Select picks measured values: of a metric, of a class, link or interface, at points of the sweep.
 type Select struct {
-	// One of Metrics.
+	// The metric's name; docs/results-format.md lists them.
 	Metric string `json:"metric" yaml:"metric"`
-	// The class, link, class/interface or zone. A metric of classes without it is of all users.
+	// The class, link, class/interface or zone that was measured. Without it a metric of classes is of all users.
 	Of string `json:"of,omitempty" yaml:"of,omitempty"`
-	// Values of variables of the sweep: all points that have these. Without it all points.
+	// Values of some variables of the sweep; picks all points that have them. Without it all points.
 	At Point `json:"at,omitempty" yaml:"at,omitempty"`
 }
 
@@ -44,9 +44,9 @@ type Value struct {
 	// published: measured by the paper; theory: the algorithm's fixed point; optimum: what no algorithm can
 	// exceed.
 	Kind string `json:"kind" yaml:"kind" oneof:"published|theory|optimum"`
-	// In the metric's unit.
+	// The number, in the metric's unit.
 	Value float64 `json:"value" yaml:"value"`
-	// Where it comes from.
+	// Where in the paper the value is, or the formula that gives it.
 	Source string `json:"source" yaml:"source"`
 }
 
@@ -57,19 +57,19 @@ const (
 	Within = "within"
 )
 
-// Claim is what the paper says: that what metric, of and at pick – divided by what to picks, if there is a to – is
-// above or below bound, or within margin of it.
+// Claim is a statement of the paper as a condition: the value that `metric`, `of` and `at` pick, divided by the
+// value that `to` picks if there is a `to`, is above `bound`, below it, or within `margin` of it.
 type Claim struct {
 	// The paper's words, in short.
 	Text string `json:"text" yaml:"text"`
-	// Where it says so.
+	// Where in the paper.
 	Source string `json:"source" yaml:"source"`
 	Select `yaml:",inline"`
-	// What to divide by. A variable that its at leaves out has the value of the claim's own at.
+	// The value to divide by. A variable that its at leaves out has the same value as in the claim.
 	To *Select `json:"to,omitempty" yaml:"to,omitempty"`
-	// The condition.
+	// How the value is to compare with bound.
 	Relation string `json:"is" yaml:"is" oneof:"above|below|within"`
-	// In the metric's unit; with to, a plain number.
+	// The bound, in the metric's unit; with to, a plain number.
 	Bound float64 `json:"bound" yaml:"bound"`
 	// For within: how far from the bound, to either side.
 	Margin float64 `json:"margin,omitempty" yaml:"margin,omitempty"`
@@ -83,8 +83,8 @@ const (
 	Lines  = "lines"
 )
 
-// Figure is a plot. It has a series for each value of the variables that neither at nor over names and, without
-// of, for each class; totals without of are of all users. Traces are drawn of the first repeat at each point
+// Figure is a plot, with a series for each value of the variables that neither `at` nor `over` names and, without
+// `of`, for each class. Totals without of are of all users. Traces are drawn of the first repeat at each point
 // that at picks, and of each class' first user.
 type Figure struct {
 	// What it shows.

@@ -177,7 +177,8 @@ func open(folder, name string) (*os.File, error) {
 		return nil, err
 	}
 	defer root.Close()
-	file, err := root.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0) // or it would wait for the writer of a pipe
+	// O_NONBLOCK: opening a pipe would wait for a writer.
+	file, err := root.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	var failed *fs.PathError
 	if errors.As(err, &failed) {
 		return nil, fmt.Errorf("%s: %s: %w", folder, name, failed.Err)

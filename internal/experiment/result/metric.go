@@ -17,11 +17,11 @@ type Metric struct {
 	Of     string // what Select.Of names: class, "class or nothing", link, "class/interface", zone
 	Source string // of an energy: model or rapl; else ""
 	Total  bool   // its value is the users' sum; else their mean
-	// values returns one for each user; of what is not the users', a single one.
+	// values returns a value for each user or, of a metric that is not of users, a single one.
 	values func(r *Run, of string) []float64
 }
 
-// What a metric is of.
+// What a metric can be of: the values of Metric.Of.
 const (
 	OfClass     = "class"
 	OfClasses   = "class or nothing" // nothing: of all users
@@ -30,7 +30,7 @@ const (
 	OfZone      = "zone"
 )
 
-// Metrics are all of them, in the order of the report.
+// Metrics lists all metrics, in the order of the report.
 var Metrics = []Metric{
 	{Name: "goodput", Title: "goodput per user", Unit: "Mbit/s", Of: OfClasses, values: perUser(goodput)},
 	{Name: "total_goodput", Title: "goodput of all", Unit: "Mbit/s", Of: OfClasses, values: perUser(goodput), Total: true},
@@ -64,10 +64,10 @@ func FindMetric(name string) (Metric, error) {
 	return Metrics[i], nil
 }
 
-// Values returns the metric of each user that has one or, if it is not the users', a single value.
+// Values returns the metric of each user that has it or, if it is not a metric of users, a single value.
 func (m Metric) Values(r *Run, of string) []float64 { return m.values(r, of) }
 
-// Value returns the users' mean, or of a total their sum. It is false if nothing was measured.
+// Value returns the mean over the users or, of a total, their sum; false if nothing was measured.
 func (m Metric) Value(r *Run, of string) (float64, bool) {
 	values := m.values(r, of)
 	if len(values) == 0 {

@@ -221,7 +221,7 @@ func TestReadErrors(t *testing.T) {
 	said(t, err, "has no results.json")
 }
 
-// A folder may be anybody's, and mpcc root: neither a name in it nor a link leads to a file outside.
+// A folder may be anybody's, and mpcc run as root: neither a name in it nor a link leads to a file outside.
 func TestNothingLeadsOut(t *testing.T) {
 	parent := t.TempDir()
 	secret := filepath.Join(parent, "secret")
@@ -231,7 +231,7 @@ func TestNothingLeadsOut(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// What is outside is just what is looked for: if it were read there would be no error.
+	// The files outside are valid: if they were read there would be no error.
 	write(secret+"/0000.csv", strings.Join(sampleColumns, ",")+"\n")
 	results := func(samples string) string {
 		return fmt.Sprintf(`{"format": "mpcc results", "version": 1, "runs": [{"samples": %q}]}`, samples)
@@ -269,7 +269,7 @@ func TestNothingLeadsOut(t *testing.T) {
 	}
 }
 
-// A link that the user names is the user's own word; one in a folder that is written to is not.
+// A link is followed if the user names it, but not if it is in a folder that is written to.
 func TestLinksOfTheUser(t *testing.T) {
 	parent := t.TempDir()
 	real := filepath.Join(parent, "real")

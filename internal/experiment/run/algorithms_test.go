@@ -36,7 +36,7 @@ func TestWaitForOtherRuns(t *testing.T) {
 	}
 }
 
-// After an interrupt algorithms are unloaded all the same, unless somebody keeps the run from it for long.
+// After an interrupt algorithms are unloaded, too, unless another run holds the lock for long.
 func TestReleaseAfterInterrupt(t *testing.T) {
 	interrupted, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -17,7 +17,8 @@ import (
 	"github.com/mpcc/mpcc/pkg/energy"
 )
 
-// counts is what is read at the beginning and at the end of the measured phase, apart from what observers see.
+// counts are the counters that are read at the beginning and at the end of the measured phase, besides those that
+// observers read.
 type counts struct {
 	at     time.Time
 	queues []lab.QueueStats // in the order of network.directions

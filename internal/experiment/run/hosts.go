@@ -11,7 +11,7 @@ import (
 	"github.com/mpcc/mpcc/internal/experiment/traffic"
 )
 
-// demand is what a host is to be for its users.
+// demand is what the users of a host need of it.
 type demand struct {
 	host      scenario.Name
 	accepts   bool           // it is the server of some
@@ -20,7 +20,7 @@ type demand struct {
 	programs  *scenario.User // the class whose programs have the host to themselves; nil if none does
 }
 
-// demands returns what each host with users is to be. It fails if a host would have to be two things.
+// demands returns the demand on each host that has users. It fails if two users' needs exclude each other.
 func demands(users []*user) ([]*demand, error) {
 	var all []*demand
 	byHost := map[scenario.Name]*demand{}

@@ -38,7 +38,7 @@ func TestDemands(t *testing.T) {
 	}
 }
 
-// A host cannot be two things.
+// Users whose needs exclude each other cannot share a host.
 func TestDemandsConflict(t *testing.T) {
 	web := scenario.User{Name: "web", Direction: "down", Scheduler: "default", Traffic: scenario.Traffic{Kind: scenario.TrafficHTTP}}
 	perf := scenario.User{Name: "perf", Direction: "up", Scheduler: "default", Traffic: scenario.Traffic{Kind: scenario.TrafficIperf3}}

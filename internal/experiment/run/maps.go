@@ -37,9 +37,9 @@ func (r *mapReader) read(ctx context.Context) error {
 	return err
 }
 
-// mapObserver observes a user whose sockets another program has. It finds the
-// subflows' state in the maps of the algorithms, and takes the counters of the
-// host's interfaces for the user's: such a user has the host to itself.
+// mapObserver observes a user whose sockets are another program's. It reads the
+// subflows' state from the maps of the algorithms, and counts all that passes
+// the host's interfaces as the user's: such a user has the host to itself.
 type mapObserver struct {
 	maps       *mapReader
 	up         bool
@@ -85,7 +85,7 @@ func (r *mapReader) observe(n *network, u *user) (*mapObserver, error) {
 
 func (o *mapObserver) connection(*traffic.Flow) {}
 
-// own returns the user's address of a subflow, by the sending end's entry in the maps.
+// own returns the user's address of the subflow whose sending end has the entry f in the maps.
 func (o *mapObserver) own(f telemetry.Subflow) netip.Addr {
 	if o.up {
 		return f.Local.Addr()
@@ -96,8 +96,8 @@ func (o *mapObserver) own(f telemetry.Subflow) netip.Addr {
 func (o *mapObserver) look() error {
 	o.live = nil
 	for _, f := range o.maps.last.Subflows {
-		// The maps have an entry for each end of a subflow. Wanted is the sending end's, which
-		// has the window: it is in the user's namespace if the user sends.
+		// The maps have an entry for each end of a subflow. The one to look at is the sending end's,
+		// which has the window: it is in the user's namespace if the user sends.
 		if _, ok := o.interfaces[o.own(f)]; ok && (f.NetnsName == o.netns) == o.up {
 			o.live = append(o.live, f)
 		}

@@ -98,7 +98,7 @@ func (m *measurement) send(ctx context.Context) error {
 // data centre has hundreds, all made in the same way.
 const mostVerified = 32
 
-// links measures the links, and notes in the results what they are.
+// links measures the links, and writes to the results what was asked of them and what they give.
 func (m *measurement) links(ctx context.Context) error {
 	drawn := m.net.directions
 	if len(drawn) > mostVerified {
@@ -135,7 +135,7 @@ func (m *measurement) links(ctx context.Context) error {
 	return nil
 }
 
-// look has all observers look at what their users do.
+// look has all observers read their users' counters.
 func (m *measurement) look(ctx context.Context) error {
 	if err := m.maps.read(ctx); err != nil {
 		return err

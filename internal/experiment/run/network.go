@@ -307,7 +307,8 @@ func (n *network) setPrices(host scenario.Name) error {
 	return nil
 }
 
-// costs is the profile for the algorithms. What is sent at a price is received at the far end.
+// costs returns the profile that the algorithms get for an interface. On a link with a price, sending costs what
+// receiving costs at the far end.
 func (n *network) costs(at address) loader.Profile {
 	var unknown []string
 	known := func(figure *float64, what string) float64 {

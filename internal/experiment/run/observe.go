@@ -12,12 +12,12 @@ import (
 	"github.com/mpcc/mpcc/pkg/energy"
 )
 
-// observer sees what a user's subflows do. A socketObserver asks the kernel about the user's open sockets; where
-// other programs have these, a mapObserver reads the maps of the algorithms.
+// observer observes what a user's subflows do. A socketObserver asks the kernel about the user's open sockets;
+// where these are another program's, a mapObserver reads the maps of the algorithms.
 type observer interface {
-	// connection is told of each connection when it is there, and again before it is closed.
+	// connection is called for each connection when it is there, and again before it is closed.
 	connection(f *traffic.Flow)
-	// look reads the counters; what follows goes by the last look.
+	// look reads the counters. The methods below use what the last look has read.
 	look() error
 	// begin begins the measured phase.
 	begin()

@@ -107,7 +107,7 @@ func (o Options) runs(file *scenario.File) []scenario.Run {
 	var runs []scenario.Run
 	for _, one := range file.Runs(o.Quick) {
 		if one.Repeat > 0 && o.Repeats > 0 {
-			continue // the first one is repeated instead, below
+			continue // repeats are made of the first one, below
 		}
 		repeats := max(1, o.Repeats)
 		for i := range repeats {

@@ -39,7 +39,7 @@ func wire(t *testing.T) *direction {
 	return &direction{name: "wire", link: k, dir: lab.AtoB, from: a, to: b, shape: shape}
 }
 
-// A link that is what was asked for passes; of one that is not, the error says what it gives.
+// A link that is what was asked for passes; the error of any other says what it gives.
 func TestVerify(t *testing.T) {
 	d := wire(t)
 	q, err := verify(t.Context(), []*direction{d})
@@ -64,7 +64,7 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-// Directions that are what was asked for, but for one thing at most.
+// Directions that are what was asked for, or differ from it in one thing.
 func TestCompare(t *testing.T) {
 	d := &direction{shape: lab.Shape{Rate: 10e6, Delay: 100 * time.Millisecond, Loss: 1}}
 	for _, test := range []struct {

@@ -18,7 +18,7 @@ const (
 	maxLinks = 4096
 )
 
-// check reports values that are right by themselves, but do not go together.
+// check reports values that are valid by themselves, but not together.
 func (d *decoder) check(s *Scenario) {
 	d.names(s)
 	for i := range s.Generate {
@@ -233,7 +233,7 @@ func (d *decoder) mptcp(b *builder, host Name, m *MPTCP) {
 	}
 }
 
-// oneOf reports a link that is not one of the host's.
+// oneOf reports a problem unless the link is one of the host's.
 func (d *decoder) oneOf(field any, link Name, b *builder, host Name) {
 	if own := b.interfaces(host); !slices.Contains(own, string(link)) {
 		d.at(field, "%s has no link %s: it has %s", host, link, list(own))

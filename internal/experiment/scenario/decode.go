@@ -42,7 +42,7 @@ type decoder struct {
 	file     string
 	problems problems
 	env      map[string]any // the variables; nil where $(…) is not for
-	fixed    bool           // leave out what may vary
+	fixed    bool           // decode only the keys that no variable may change
 	left     int            // nodes that may still be read: aliases of aliases multiply
 	nodes    map[any]*yaml.Node
 }

@@ -18,8 +18,8 @@ import (
 // cites is a place in a paper, or a formula.
 var cites = regexp.MustCompile(`\b(tables?|figs?|section) [0-9IVX]|[=/·]`)
 
-// Every experiment is there, runs at all its points in full and short form, cites what it claims, and claims
-// nothing of a point where it does not run.
+// Every experiment is there, runs at all its points in full and short form, cites a place for each claim, and claims
+// nothing about a point at which it does not run.
 func TestPublished(t *testing.T) {
 	want := []string{"datacenter", "delay-difference", "four-nics", "mpcubic-fairness", "power", "scenario-a", "scenario-b",
 		"scenario-c", "shared-bottlenecks", "traffic-shift", "wifi-4g", "wlan-3g", "wlan-wlan"}
@@ -104,7 +104,7 @@ func known(t *testing.T, f *File) {
 	}
 }
 
-// What the papers' topologies have, counted as the papers count.
+// The generated networks have as many hosts, switches and links as the papers count.
 func TestGenerated(t *testing.T) {
 	f, err := Load("datacenter")
 	if err != nil {

@@ -17,9 +17,9 @@ import "github.com/mpcc/mpcc/internal/experiment/result"
 
 // Scenario is one experiment.
 type Scenario struct {
-	// What the experiment is called: its folder of results and plots carry it.
+	// Name of the experiment, which is part of the names of its results.
 	Name Name `yaml:"name" varies:"no"`
-	// One line on what it shows.
+	// One line on what the experiment shows.
 	Title string `yaml:"title" varies:"no"`
 	// The paper, and where in it; for an experiment of your own, say so.
 	Source string `yaml:"source" varies:"no"`
@@ -30,7 +30,7 @@ type Scenario struct {
 	Sweep []Axis `yaml:"sweep,omitempty" varies:"no"`
 	// How often each point is run.
 	Repeats int `yaml:"repeats,omitempty" varies:"no" default:"1" range:"1..1000"`
-	// The repeats' seeds are drawn from it. The same repeat has the same seed at all points.
+	// The seeds of the repeats are drawn from this one. A repeat has the same seed at all points.
 	Seed uint64 `yaml:"seed,omitempty" varies:"no" default:"1"`
 	// How long it runs.
 	Phases Phases `yaml:"phases"`
@@ -64,7 +64,7 @@ type Axis struct {
 	Name Variable `yaml:"name"`
 	// Its values: numbers or words.
 	Values []string `yaml:"values"`
-	// Those of the short form; all where left out.
+	// Its values in the short form; without this key all of them.
 	Quick []string `yaml:"quick,omitempty"`
 }
 
@@ -72,26 +72,26 @@ type Axis struct {
 type Phases struct {
 	// How long users send before anything counts.
 	Warmup Duration `yaml:"warmup,omitempty" default:"0 s" range:"0 s..1 h"`
-	// How long is measured. Ends earlier once all files are there, where any user transfers files.
+	// How long the measured phase lasts. Where users transfer files, it ends once all files are complete.
 	Measure Duration `yaml:"measure" range:"100 ms..24 h"`
 }
 
-// Quick is the short form. What is left out is as in the full one; each axis has its own short list.
+// Quick is the short form: a key that is left out is as in the full form, and each axis has its own short list.
 type Quick struct {
 	// How long users send before anything counts.
 	Warmup *Duration `yaml:"warmup,omitempty" range:"0 s..1 h"`
-	// How long is measured. Events that come later do not happen.
+	// How long the measured phase lasts. Events that would come later do not happen.
 	Measure *Duration `yaml:"measure,omitempty" range:"100 ms..24 h"`
 	// How often each point is run.
 	Repeats *int `yaml:"repeats,omitempty" range:"1..1000"`
 }
 
-// Host is an end host, or several of a kind.
+// Host is an end host, or several hosts of a kind.
 type Host struct {
 	// Forwards says that it relays what others send.
 	Forwards bool `yaml:"-"`
 
-	// Of several, the first is called NAME-0.
+	// Name of the host. Several hosts of a kind are called NAME-0, NAME-1, ….
 	Name Name `yaml:"name"`
 	// How many there are. A link to them is one link to each.
 	Count *int `yaml:"count,omitempty" range:"1..1000"`
@@ -102,11 +102,11 @@ type Host struct {
 	When *bool `yaml:"when,omitempty"`
 }
 
-// MPTCP is what ip-mptcp sets.
+// MPTCP is the configuration of the in-kernel path manager, as ip-mptcp(8) sets it.
 type MPTCP struct {
-	// Limit of subflows beyond a connection's first.
+	// Most subflows of a connection beyond its first.
 	Subflows int `yaml:"subflows" range:"0..8"`
-	// Limit of the peer's announced addresses that are joined.
+	// Most addresses announced by the peer to which subflows are opened.
 	AddAddrAccepted int `yaml:"add_addr_accepted,omitempty" default:"0" range:"0..8"`
 	// Addresses the path manager may use; at most 8 in all.
 	Endpoints []Endpoint `yaml:"endpoints,omitempty"`
@@ -124,41 +124,42 @@ type Endpoint struct {
 
 // Shape is what one direction of a link does to packets: loss, then delay, then the queue and the rate.
 type Shape struct {
-	// Of Ethernet frames. Without it nothing waits.
+	// Rate of Ethernet frames. Without it the link is unlimited, and no packet waits.
 	Rate Rate `yaml:"rate,omitempty" range:"8 kbit/s..100 Gbit/s"`
-	// One way.
+	// Delay, one way.
 	Delay Duration `yaml:"delay,omitempty" default:"0 s" range:"0 s..4 s"`
 	// The delay varies evenly by this much either way.
 	Jitter Duration `yaml:"jitter,omitempty" default:"0 s" range:"0 s..4 s"`
-	// Lost at random.
+	// Packets lost at random.
 	Loss Percent `yaml:"loss,omitempty" default:"0 %" range:"0 %..100 %"`
-	// What waits for the rate.
+	// The queue of packets that wait because of the rate.
 	Queue Queue `yaml:"queue,omitempty"`
 }
 
 // Queue is one of three kinds.
 type Queue struct {
-	// DropTail, full at so many packets. 100 packets where no queue is given.
+	// DropTail, full at this many packets; 100 where no queue is given.
 	Packets int `yaml:"packets,omitempty" range:"1..1000000"`
-	// DropTail, full at so many bytes.
+	// DropTail, full at this many bytes.
 	Bytes Size `yaml:"bytes,omitempty" range:"1514 B..1 GB"`
 	// Random early detection.
 	RED *RED `yaml:"red,omitempty"`
 }
 
-// RED drops before the queue is full: nothing up to min, then evenly more up to probability at max, then
-// evenly more up to everything at end. The kernel's RED has one rise; two in a row make the curve.
+// RED drops packets before the queue is full. The chance of a drop is 0 up to an average queue of min, rises
+// evenly to probability at max, and from there evenly to 1 at end. The kernel's RED has one rise; two of them in
+// a row make the curve.
 type RED struct {
-	// The link rate that min, max and end are for: they grow and shrink with the rate the link has.
-	// Without it they are as given.
+	// The link rate for which min, max and end are given: they are scaled to the rate that the link has.
+	// Without it they hold at any rate.
 	Per Rate `yaml:"per,omitempty" range:"8 kbit/s..100 Gbit/s"`
-	// Packets of average queue up to which nothing is dropped.
+	// Average queue, in packets, up to which nothing is dropped.
 	Min float64 `yaml:"min" range:"0.1..1000000"`
-	// Packets at which probability is reached.
+	// Average queue, in packets, at which the chance of a drop is probability.
 	Max float64 `yaml:"max" range:"0.1..1000000"`
 	// Chance of a drop at max.
 	Probability float64 `yaml:"probability" range:"0.001..1"`
-	// Packets from which everything is dropped; without it max.
+	// Average queue, in packets, from which everything is dropped; without it max.
 	End float64 `yaml:"end,omitempty" range:"0.1..1000000"`
 	// Mark packets that allow it instead of dropping them.
 	ECN bool `yaml:"ecn,omitempty" default:"false"`
@@ -169,16 +170,16 @@ type RED struct {
 type Link struct {
 	// Also the name of the interface on hosts.
 	Name LinkName `yaml:"name"`
-	// The two it joins. A host with a count gives one link each, NAME-0, NAME-1, ….
+	// The two hosts or routers it joins. A host with a count has a link for each, NAME-0, NAME-1, ….
 	Between []Name `yaml:"between"`
 	// Both directions, unless back differs.
 	Shape `yaml:",inline"`
-	// The direction from the second to the first. It takes over nothing from the other one.
+	// The direction from the second to the first. Its keys have their own defaults, not the other direction's values.
 	Back *Shape `yaml:"back,omitempty"`
-	// Profile of what the interface draws, of those that mpcc energy show lists.
+	// Energy profile of the interface, one of those that mpcc energy show lists.
 	Energy string `yaml:"energy,omitempty"`
-	// Profile of the interface at the far end of the path, for a sender that spares its receiver's energy:
-	// its algorithms are told that sending on this link costs what receiving costs there.
+	// Energy profile of the interface at the far end of the path, for a sender that is to spare its receiver's
+	// energy: its algorithms are told that sending on this link costs what receiving costs there.
 	Price string `yaml:"price,omitempty"`
 	// If false, the entry is left out.
 	When *bool `yaml:"when,omitempty"`
@@ -203,9 +204,9 @@ type Generate struct {
 	Access Shape `yaml:"access,omitempty"`
 	// Links between switches.
 	Fabric Shape `yaml:"fabric,omitempty"`
-	// Profile of what a host's interface draws.
+	// Energy profile of the hosts' interfaces.
 	Energy string `yaml:"energy,omitempty"`
-	// As for a host. The hosts' links are called eth0, eth1, ….
+	// The hosts' path manager, as for a host. The hosts' links are called eth0, eth1, ….
 	MPTCP *MPTCP `yaml:"mptcp,omitempty"`
 	// If false, the entry is left out.
 	When *bool `yaml:"when,omitempty"`
@@ -216,7 +217,7 @@ type Generate struct {
 
 // FatTree has ports³/4 hosts and 5·ports²/4 switches.
 type FatTree struct {
-	// Of each switch; even.
+	// Ports of each switch; an even number.
 	Ports int `yaml:"ports" range:"2..16"`
 }
 
@@ -242,17 +243,17 @@ type BCube struct {
 type User struct {
 	// What results call the class.
 	Name Name `yaml:"name"`
-	// How many there are; on hosts of a kind, on each.
+	// How many users there are; on several hosts of a kind, how many on each.
 	Count int `yaml:"count,omitempty" default:"1" range:"1..10000"`
 	// The host that opens the connections: the user's own.
 	From Name `yaml:"from"`
-	// The host that accepts them. Of several of a kind, each user gets another one at random.
+	// The host that accepts them. Of several hosts of a kind, each user gets another one at random.
 	To Name `yaml:"to"`
-	// The link of from that the first subflow takes; without it the host's first.
+	// The link of the user's host that the first subflow takes; without it the host's first link.
 	Via Name `yaml:"via,omitempty"`
-	// The link of to whose address is connected to; without it the host's first.
+	// The link of the accepting host to whose address the first subflow goes; without it the host's first link.
 	Peer Name `yaml:"peer,omitempty"`
-	// What carries the data; udp is for constant and bursts.
+	// Transport protocol; udp is for constant and bursts only.
 	Transport string `yaml:"transport,omitempty" default:"mptcp" oneof:"mptcp|tcp|udp"`
 	// Which way data goes: up from the user, down to it.
 	Direction string `yaml:"direction,omitempty" default:"up" oneof:"up|down"`
@@ -260,9 +261,9 @@ type User struct {
 	CC string `yaml:"cc,omitempty" default:"reno"`
 	// Packet scheduler of the side that sends: of mpcc, or default, the kernel's own.
 	Scheduler string `yaml:"scheduler,omitempty" default:"default"`
-	// Of the socket that sends; without it the kernel's choice.
+	// Buffer of the sending socket; without it the kernel's choice.
 	SendBuffer Size `yaml:"send_buffer,omitempty" range:"4 KB..1 GB"`
-	// Of the socket that receives; without it the kernel's choice.
+	// Buffer of the receiving socket; without it the kernel's choice.
 	ReceiveBuffer Size `yaml:"receive_buffer,omitempty" range:"4 KB..1 GB"`
 	// What is sent.
 	Traffic `yaml:",inline"`
@@ -288,32 +289,33 @@ const (
 
 // Traffic is what a user sends.
 type Traffic struct {
-	// bulk: without end. file: so many bytes. http: a file with curl from nginx, downwards. iperf3: without
-	// end, by iperf3. constant: at a rate. bursts: at a rate for a while, then silent for a while.
+	// bulk: data without end. file: files of a size. http: files of a size that curl fetches from nginx, with
+	// direction down. iperf3: data without end, by iperf3. constant: data at a rate. bursts: data at a rate for
+	// a while, then none for a while.
 	Kind string `yaml:"traffic" oneof:"bulk|file|http|iperf3|constant|bursts"`
-	// Of a file or http transfer.
+	// Size of a file, for file and http.
 	Size Size `yaml:"size,omitempty" range:"1 B..1 TB"`
 	// How many files, one after another, each over a connection of its own.
 	Files int `yaml:"files,omitempty" default:"1" range:"1..100000"`
-	// Of constant, and of bursts while they last.
+	// Rate of constant traffic, and of bursts while they last.
 	Rate Rate `yaml:"rate,omitempty" range:"1 kbit/s..100 Gbit/s"`
 	// Mean length of a burst, Pareto distributed.
 	On Duration `yaml:"on,omitempty" range:"1 ms..1 h"`
 	// Mean silence between bursts, Pareto distributed.
 	Off Duration `yaml:"off,omitempty" range:"1 ms..1 h"`
-	// Pareto's exponent: the nearer to 1, the longer the longest.
+	// Exponent of both Pareto distributions: the nearer to 1, the longer the longest bursts and silences.
 	Alpha float64 `yaml:"alpha,omitempty" default:"1.5" range:"1.05..10"`
-	// When it begins, since the start of the warm-up.
+	// When the traffic begins, since the start of the warm-up.
 	Start Duration `yaml:"start,omitempty" default:"0 s" range:"0 s..24 h"`
-	// It begins this much later at most, at random.
+	// The traffic begins up to this much later, at random.
 	Within Duration `yaml:"within,omitempty" default:"0 s" range:"0 s..1 h"`
 }
 
-// Event changes a link, in both directions; what is left out stays.
+// Event changes a link, in both directions; a key that is left out changes nothing.
 type Event struct {
-	// Since the start of the warm-up.
+	// When it happens, since the start of the warm-up.
 	At Duration `yaml:"at" range:"0 s..24 h"`
-	// The link; to one of several hosts of a kind, NAME-0, ….
+	// The link; NAME-0, NAME-1, … are those to several hosts of a kind.
 	Link LinkName `yaml:"link"`
 	// Takes the link away or brings it back.
 	State string `yaml:"state,omitempty" oneof:"up|down"`

@@ -17,7 +17,7 @@ import (
 // Pattern is what a user transfers, and when.
 type Pattern interface {
 	// run transfers until all is done or ctx ends. It calls ready when its first
-	// connection is there or, where it opens those later, at once.
+	// connection is there or, if the pattern opens connections later, at once.
 	run(ctx context.Context, f *Flow, random *rand.Rand, ready func()) error
 }
 
@@ -190,7 +190,7 @@ func (g *gate) set(open bool) {
 	g.turn = make(chan struct{})
 }
 
-// catchUp is for how much of its time a sender that was late may send at once.
+// catchUp is how much lost time a late sender may make up for by sending at once.
 const catchUp = 20 * time.Millisecond
 
 // pass waits until n bytes may pass. It returns false when the flow has ended.
@@ -268,7 +268,7 @@ func (f *Flow) datagrams(ctx context.Context, begun func()) error {
 	go func() { _ = f.receive(in, 0) }()
 	pass := f.pace()
 	for pass(pacedPart) {
-		// What the sender's own queue has no room for is lost like the rest.
+		// An error means that the sender's own queue is full: the datagram is lost, as in any queue.
 		_, _ = out.Write(content[:pacedPart])
 	}
 	return out.Close()

@@ -8,8 +8,8 @@ import (
 )
 
 // The k cheapest by b' = b + theta/X, k maximising O_k = sum X - lambda T sum(b X + theta), T = N / sum X; of
-// these the lowest RTT. X is equation (7), at most the rate measured. Chosen anew when other subflows are
-// alive, which makes it forget k, or the longest RTT is over; another k must be better by 5 %.
+// these the lowest RTT. X is equation (7), at most the rate measured. The set is chosen anew once per longest
+// RTT, where another k must be better by 5 %, and when other subflows are alive, where the old k does not count.
 func init() {
 	register("esmptcp", Scheduler{
 		Sets: []Tunables{{"lambda_ppm": "1000000"}, {"lambda_ppm": "0"}, {"size_kib": "20000"}},

@@ -2,9 +2,9 @@
 
 package sched
 
-// New data on the leader: the lowest RTT, or who was it before unless that RTT is below 3/4 of his. On a
-// timer, copies: of all if it fits beside the leader, else of the oldest, on all others with room. What
-// died with a subflow goes out again on all that have room.
+// New data goes out on the leader: the subflow with the lowest RTT, or the former leader unless that RTT is below
+// 3/4 of its own. On a timer copies go out on all others with room: of all outstanding data if it fits there, else
+// of the oldest. Data of a subflow that has died goes out again on all that have room.
 func init() {
 	register("redundant", Scheduler{Rule: func(d *decision) {
 		fastest := d.fastest(d.alive)

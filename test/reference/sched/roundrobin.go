@@ -3,7 +3,7 @@
 package sched
 
 // A quota of num_segments for each in turn: one whose quota has begun, else one that has not, else a new
-// round. With cwnd_limited=off also those without room have their turn, which is then waited for.
+// round. With cwnd_limited=off those without room have their turn too, and the scheduler waits for them.
 func init() {
 	register("roundrobin", Scheduler{
 		Sets: []Tunables{{"num_segments": "2"}, {"cwnd_limited": "off"}},

@@ -81,7 +81,7 @@ type Outcome struct {
 	Memory        Memory
 	Rate, Cost    []float64 // Mbit/s and mJ per Mbit expected
 	Objective     []float64 // O_k of the first k subflows
-	// Terms are the sizes of what objectives are the differences of, which errors are relative to.
+	// Terms are the sizes of the terms whose differences the objectives are: errors are relative to them.
 	Terms []float64
 }
 
@@ -96,7 +96,7 @@ type Scheduler struct {
 	Rule func(d *decision)
 }
 
-// decision is a scene in the making of its outcome.
+// decision is a scene, and its outcome as far as it is decided.
 type decision struct {
 	Scene
 	Outcome
@@ -120,7 +120,7 @@ func Of(name string) (Scheduler, error) {
 	return s, nil
 }
 
-// Decide is the whole decision: who may send, who shall, and whether the scheduler may wait.
+// Decide returns the whole decision: which subflows may send, which do, and whether the scheduler waits.
 func (s Scheduler) Decide(scene Scene, set Tunables) Outcome {
 	n := len(scene.Subflows)
 	d := &decision{
