@@ -11,9 +11,9 @@
  * Without the 1/w cap the published increase exceeds a packet per ACK on unequal RTTs.
  *
  * The paper finds shared bottlenecks by loss and delay together; the thresholds are ours. At a loss on r,
- * sibling k shows the same congestion if it had a loss within max(rtt_r, rtt_k), or if its srtt is in the
- * upper half of the range it has had since its last loss but one (a range of less than an eighth of the
- * base RTT is no queue). Paths that share nothing show that too, by chance; so r keeps for each sibling
+ * sibling k shows the same congestion if it had a loss within max(rtt_r, rtt_k), or if its srtt is nearer
+ * to the longest than to the shortest that it has had since the second last of its losses (where the two differ
+ * by less than an eighth of the base RTT there is no queue). Paths that share nothing show that too, by chance; so r keeps for each sibling
  * a moving average of these verdicts, with gain 1/4, and holds k for apart while more than a quarter
  * say so. At first all are together. Each subflow judges for itself, at its own losses.
  */

@@ -83,7 +83,7 @@ static __always_inline struct fraction share_divisor(__u32 n)
 	return (struct fraction){ 400 * m * m, 400 * m + beta_percent * (m - 1) * (m - 1) };
 }
 
-/* What of the window is left after a loss: 1 - D beta, at least nothing. */
+/* What of the window is left after a loss: 1 - D beta, and 0 where D beta is more than 1. */
 static __always_inline struct fraction left_after_loss(__u32 n)
 {
 	struct fraction d = share_divisor(n);

@@ -80,7 +80,7 @@ MPCC_GLOBAL int olia_add(struct cc_sum *sum nonnull, const struct mpcc_path *p n
 	return 0;
 }
 
-/* alpha_r without its sign: 1 / (n |C|) or 1 / (n |M|); which of them, *sign tells (0: neither). */
+/* |alpha_r|. Its sign is 1 where it is 1 / (n |C|), -1 where it is 1 / (n |M|), and 0 where alpha_r is 0. */
 static __always_inline struct mpcc_num alpha(const struct cc_sum *sum, const struct mpcc_path *p,
 					     int *sign)
 {

@@ -109,7 +109,7 @@ static __always_inline struct mpcc_num measured_rate(const struct mpcc_lane *l,
 	return q->rate ? num_div(num_of(q->rate), num_of(125000)) : window_rate(l);
 }
 
-/* What equation (7) takes from all subflows. */
+/* The sums and the maximum over all subflows in equation (7). */
 struct rate_sum {
 	struct mpcc_num weights;
 	struct mpcc_num best; /* the largest single_rate() */

@@ -135,7 +135,7 @@ static __always_inline void redundant_read_connection(struct sched_own *own,
 {
 	struct redundant_memory *m = &own->memory;
 
-	/* The first decision. Sequence numbers begin anywhere. */
+	/* The first decision: nothing has been copied, whatever number the connection began with. */
 	if (!m->progress_us)
 		m->copied_to = msk->snd_una;
 	if (m->oldest != msk->snd_una || !s->demand.outstanding)
@@ -146,7 +146,7 @@ static __always_inline void redundant_read_connection(struct sched_own *own,
 	own->demand.copied = own->demand.early && (__s64)(m->copied_to - msk->snd_una) > 0;
 }
 
-/* The kernel computes the timer's time anew while burst is left over: let none be. */
+/* The kernel sets the timer anew as long as some of the burst is left, so none is to be left. */
 static __always_inline __u64 redundant_burst(const struct mpcc_lane *l)
 {
 	return 1;

@@ -2,7 +2,7 @@
 /*
  * DWC's grouping over any sequence of ACKs and losses, against verdicts and averages in floating point:
  * at a loss, a sibling shows congestion if it had a loss within the longer of the two RTTs, or if its RTT
- * is in the upper half of its range since its last loss but one. Of that, an average with gain 1/4; above
+ * is nearer to the longest than to the shortest since the second last of its losses. Of that, an average with gain 1/4; above
  * a quarter of disagreement the sibling is held for apart.
  */
 #include "native.h"

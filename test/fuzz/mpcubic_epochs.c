@@ -117,7 +117,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	require(private_of(tp)->curve.origin.m == num_of(58).m && !private_of(tp)->curve.k.m,
 		"origin %u, k %u", private_of(tp)->curve.origin.m, private_of(tp)->curve.k.m);
 
-	/* A pause is no time. */
+	/* A pause does not count as time of the curve. */
 	start(1, 100, 50000);
 	ack(0, 1);
 	for (int i = 0; i < 10; i++)

@@ -96,7 +96,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	round_of(3, 71000);
 	require_window(8, 10, 0);
 
-	/* What is not used up does not grow, but shrinks. */
+	/* A window that is not used up does not grow, but shrinks. */
 	tp->snd_cwnd = 20;
 	tp->is_cwnd_limited = 0;
 	round_of(3, 50000);

@@ -16,8 +16,8 @@
 #define mpcc_has_field(ptr, field) bpf_core_field_exists((ptr)->field)
 #define mpcc_offset(type, field) bpf_core_field_offset(type, field)
 #define mpcc_tag(text) __attribute__((btf_decl_tag(text)))
-/* 0, but the verifier must take it for any number. Added to a value it makes the verifier forget what it knew
- * of that, so that it need not follow each of the paths that produced it. */
+/* 0, of which the verifier knows only that it is a number. Once added to a value, all ways in which that came
+ * about look the same to the verifier, and it goes on with one of them. */
 #define mpcc_unknown_zero(v)                                    \
 	({                                                      \
 		__u64 zero = (v);                               \

@@ -65,7 +65,7 @@ static __always_inline __u64 claim_active_us(struct mpcc_energy_profile *p, __u6
 
 	if (until >= to)
 		return 0;
-	/* Who loses the race leaves the time to the winner. */
+	/* Another CPU has charged for this time meanwhile. */
 	if (__sync_val_compare_and_swap(&p->charged_until_us, until, to) != until)
 		return 0;
 	return to - (until > from ? until : from);

@@ -181,7 +181,7 @@ static __noinline int open_flow(struct sock *sk)
 	flow->id = id;
 	s->opened_us = tp->tcp_mstamp;
 	s->updated_us = tp->tcp_mstamp;
-	/* Not ours: what a socket did before it came to this congestion control. */
+	/* What the socket did under another congestion control before this one is not counted. */
 	read_counters(s, tp);
 	read_identity(s, tp);
 	read_interface(tp, &s->ifindex, s->ifname);

@@ -44,8 +44,8 @@ struct mpcc_sched_choice {
 struct mpcc_sched_connection {
 	__u64 opened_us; /* CLOCK_MONOTONIC, of the first decision */
 	__u64 updated_us; /* CLOCK_MONOTONIC, of the last one */
-	__u64 decisions; /* to send */
-	__u64 waits; /* of them, to wait although there was room */
+	__u64 decisions; /* those to send new data */
+	__u64 waits; /* decisions to wait although there was room */
 	__u64 retransmissions; /* decisions on what to send again */
 	__u64 netns_cookie;
 	__u32 token; /* as ss -M shows it */

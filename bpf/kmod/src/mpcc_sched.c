@@ -23,10 +23,10 @@
 #include <linux/static_call.h>
 #include <net/mptcp.h>
 
-/* The kernel's own, seen from here as names only. */
+/* The kernel keeps its definition to itself; pointers to it are enough here. */
 struct mptcp_subflow_context;
 
-/* Where it is gone all arguments are. */
+/* Newer kernels have no such flag, as every kfunc takes trusted arguments only. */
 #ifndef KF_TRUSTED_ARGS
 #define KF_TRUSTED_ARGS 0
 #endif
