@@ -74,7 +74,7 @@ MPCC_GLOBAL int balia_coupling(struct mpcc_coupling *c nonnull, const struct cc_
 }
 
 static const struct cc_hooks cc_hooks = {
-	.add = balia_add,
+	.add_path = balia_add,
 	.step = balia_step,
 	.after_loss = balia_after_loss,
 	.floor = low_floor,

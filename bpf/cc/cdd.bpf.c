@@ -150,7 +150,7 @@ static __always_inline void cdd_on_ack(struct cc_state *state, struct tcp_sock *
 }
 
 static const struct cc_hooks cc_hooks = {
-	.add = cdd_add,
+	.add_path = cdd_add,
 	.step = cdd_step,
 	.after_loss = half_window,
 	.floor = reno_floor,

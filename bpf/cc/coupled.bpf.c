@@ -69,7 +69,7 @@ MPCC_GLOBAL int coupled_coupling(struct mpcc_coupling *c nonnull, const struct c
 }
 
 static const struct cc_hooks cc_hooks = {
-	.add = coupled_add,
+	.add_path = coupled_add,
 	.step = coupled_step,
 	.after_loss = coupled_after_loss,
 	.floor = low_floor,

@@ -76,7 +76,7 @@ MPCC_GLOBAL int dts_coupling(struct mpcc_coupling *c nonnull, const struct cc_su
 }
 
 static const struct cc_hooks cc_hooks = {
-	.add = dts_add,
+	.add_path = dts_add,
 	.step = dts_step,
 	.after_loss = half_window,
 	.floor = low_floor,

@@ -89,7 +89,7 @@ MPCC_GLOBAL int dtsx_coupling(struct mpcc_coupling *c nonnull, const struct cc_s
 }
 
 static const struct cc_hooks cc_hooks = {
-	.add = dtsx_add,
+	.add_path = dtsx_add,
 	.step = dtsx_step,
 	.after_loss = half_window,
 	.floor = low_floor,

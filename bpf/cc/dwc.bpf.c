@@ -146,7 +146,7 @@ static __always_inline void dwc_on_ack(struct cc_state *state, struct tcp_sock *
 }
 
 static const struct cc_hooks cc_hooks = {
-	.add = dwc_add,
+	.add_path = dwc_add,
 	.step = dwc_step,
 	.after_loss = half_window,
 	.floor = reno_floor,

@@ -116,7 +116,7 @@ static __always_inline void ecmtcp_on_loss(struct cc_state *state, struct tcp_so
 }
 
 static const struct cc_hooks cc_hooks = {
-	.add = ecmtcp_add,
+	.add_path = ecmtcp_add,
 	.step = ecmtcp_step,
 	.after_loss = half_window,
 	.floor = reno_floor,

@@ -64,7 +64,7 @@ MPCC_GLOBAL int emreno_coupling(struct mpcc_coupling *c nonnull, const struct cc
 }
 
 static const struct cc_hooks cc_hooks = {
-	.add = emreno_add,
+	.add_path = emreno_add,
 	.step = emreno_step,
 	.after_loss = half_window,
 	.floor = reno_floor,

@@ -66,7 +66,7 @@ MPCC_GLOBAL int ewtcp_coupling(struct mpcc_coupling *c nonnull, const struct cc_
 }
 
 static const struct cc_hooks cc_hooks = {
-	.add = ewtcp_add,
+	.add_path = ewtcp_add,
 	.step = ewtcp_step,
 	.after_loss = half_window,
 	.floor = reno_floor,

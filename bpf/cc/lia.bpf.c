@@ -48,7 +48,7 @@ MPCC_GLOBAL int lia_coupling(struct mpcc_coupling *c nonnull, const struct cc_su
 }
 
 static const struct cc_hooks cc_hooks = {
-	.add = lia_add,
+	.add_path = lia_add,
 	.step = lia_step,
 	.after_loss = half_window,
 	.floor = reno_floor,

@@ -300,7 +300,7 @@ static __always_inline void mpcubic_on_state(struct sock *sk, __u8 new_state)
 }
 
 static const struct cc_hooks cc_hooks = {
-	.add = mpcubic_add,
+	.add_path = mpcubic_add,
 	.step = mpcubic_step,
 	.after_loss = mpcubic_after_loss,
 	.floor = reno_floor,

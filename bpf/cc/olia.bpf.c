@@ -136,7 +136,7 @@ static __always_inline void olia_on_loss(struct cc_state *state, struct tcp_sock
 }
 
 static const struct cc_hooks cc_hooks = {
-	.add = olia_add,
+	.add_path = olia_add,
 	.step = olia_step,
 	.after_loss = half_window,
 	.floor = low_floor,

@@ -285,7 +285,7 @@ void BPF_PROG(wvegas_cwnd_event, struct sock *sk, enum tcp_ca_event event)
 }
 
 static const struct cc_hooks cc_hooks = {
-	.add = wvegas_add,
+	.add_path = wvegas_add,
 	.step = wvegas_step,
 	.after_loss = half_window,
 	.floor = reno_floor,

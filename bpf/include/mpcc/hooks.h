@@ -5,7 +5,7 @@
  *   defines struct cc_state   what it keeps in the socket, a struct mpcc_flow flow first
  *           struct cc_sum     what it adds up over a connection's subflows; all zero is the empty sum
  *           its hooks         functions of the types below, static or MPCC_GLOBAL
- *   names them                static const struct cc_hooks cc_hooks = { .add = lia_add, … };
+ *   names them                static const struct cc_hooks cc_hooks = { .add_path = lia_add, … };
  *   and ends with its table   CC_TABLE(lia)
  *
  * All hooks of the rule must be named, and those around it where the algorithm has them; what is missing,
@@ -24,7 +24,7 @@ struct cc_hooks {
 	/* The rule: numbers in, numbers out. */
 
 	/* Adds a subflow that counts to the sums. */
-	int (*add)(struct cc_sum *sum, const struct mpcc_path *p);
+	int (*add_path)(struct cc_sum *sum, const struct mpcc_path *p);
 	/* What one acknowledged segment adds to the window in congestion avoidance. */
 	int (*step)(struct mpcc_step *step, const struct cc_sum *sum, const struct mpcc_path *p);
 	/* The window after a loss event, before the floor; half_window is RFC 5681's. */
@@ -63,7 +63,7 @@ extern void hook_of_the_rule_is_missing(void)
 /* Compiles only if all hooks of the rule are there. */
 static __always_inline void require_rule(void)
 {
-	if (!cc_hooks.add || !cc_hooks.step || !cc_hooks.after_loss || !cc_hooks.floor ||
+	if (!cc_hooks.add_path || !cc_hooks.step || !cc_hooks.after_loss || !cc_hooks.floor ||
 	    !cc_hooks.set_window || !cc_hooks.coupling)
 		hook_of_the_rule_is_missing();
 }

@@ -117,7 +117,7 @@ static __always_inline __u32 count_path(struct cc_view *v, const struct mpcc_pat
 	if (!path_usable(p) || p->backup != backups)
 		return 0;
 	if (group == MPCC_ANY_GROUP || group == p->group)
-		cc_hooks.add(sum_of(v), p);
+		cc_hooks.add_path(sum_of(v), p);
 	return 1;
 }
 
