@@ -5,7 +5,6 @@
 package e2e
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
 	"strconv"
@@ -18,36 +17,6 @@ import (
 	"github.com/mpcc/mpcc/pkg/mptcp"
 	"github.com/mpcc/mpcc/test/checked"
 )
-
-// packetSchedulers are all that mpcc has.
-func packetSchedulers(t *testing.T) []string {
-	t.Helper()
-	var listed []struct{ Name string }
-	if err := json.Unmarshal(mpcc(t, "list", "-j"), &listed); err != nil {
-		t.Fatal(err)
-	}
-	var names []string
-	for _, l := range listed {
-		if name, ok := strings.CutPrefix(l.Name, "sched/"); ok {
-			names = append(names, name)
-		}
-	}
-	if len(names) == 0 {
-		t.Fatal("mpcc list -j shows none")
-	}
-	return names
-}
-
-// loadSchedulers loads packet schedulers until the test ends.
-func loadSchedulers(t *testing.T, names ...string) {
-	t.Helper()
-	withSchedulers(t)
-	var ids []string
-	for _, name := range names {
-		ids = append(ids, "sched/"+name)
-	}
-	load(t, ids...)
-}
 
 // schedule makes the connections to come of both hosts use a scheduler; "default" is the kernel's own.
 func (n twoPaths) schedule(t *testing.T, name string) {
@@ -84,11 +53,12 @@ func (x transfer) within(t *testing.T, limit time.Duration) checked.Result {
 // take 0.8 s of both paths, and longer with the cuts. The kernel takes a path for dead after some timeouts
 // that double from 0.2 s, so a stall is what lasts many seconds more.
 func TestSchedulersNeverStall(t *testing.T) {
-	names := packetSchedulers(t)
-	loadSchedulers(t, names...)
+	ids := listed(t, "sched/")
+	load(t, ids...)
 	var all sync.WaitGroup
 	atOnce := make(chan struct{}, 5) // more would wait for the machine
-	for _, name := range append(names, "default") {
+	for _, id := range append(ids, "default") {
+		name := strings.TrimPrefix(id, "sched/")
 		all.Go(func() {
 			atOnce <- struct{}{}
 			defer func() { <-atOnce }()
@@ -206,7 +176,7 @@ func (n twoPaths) price(t *testing.T, slopes ...int) {
 // not; redundant sends all on both.
 func TestSchedulersOnThinFlows(t *testing.T) {
 	const rate, every, length = 250e3, 20 * time.Millisecond, 3 * time.Second
-	loadSchedulers(t, "minrtt", "roundrobin", "redundant", "emtcp")
+	load(t, "sched/minrtt", "sched/roundrobin", "sched/redundant", "sched/emtcp")
 	n := newTwoPaths(t, [2]lab.Shape{
 		{Rate: 20e6, Delay: 30 * time.Millisecond, Queue: 200},
 		{Rate: 20e6, Delay: 10 * time.Millisecond, Queue: 200},
@@ -266,7 +236,7 @@ func TestSchedulersOnThinFlows(t *testing.T) {
 // 64 kB, half a second each; BLEST and ECF wait for the fast one.
 func TestSchedulersOnASmallBuffer(t *testing.T) {
 	const bytes = 4e6
-	loadSchedulers(t, "blest", "ecf")
+	load(t, "sched/blest", "sched/ecf")
 	n := newTwoPaths(t, [2]lab.Shape{
 		{Rate: 20e6, Delay: 10 * time.Millisecond, Queue: 60},
 		{Rate: 1e6, Delay: 100 * time.Millisecond, Queue: 60},
@@ -302,7 +272,7 @@ func TestSchedulersOnASmallBuffer(t *testing.T) {
 //	        └── 20 Mbit/s, 40 ms ──┘
 func TestCDDKeepsCoefficientsLevel(t *testing.T) {
 	const rate, every = 375e3, 5 * time.Millisecond
-	loadSchedulers(t, "cdd", "minrtt")
+	load(t, "sched/cdd", "sched/minrtt")
 	n := newTwoPaths(t, [2]lab.Shape{
 		{Rate: 20e6, Delay: 10 * time.Millisecond, Queue: 100},
 		{Rate: 20e6, Delay: 20 * time.Millisecond, Queue: 100},
@@ -357,17 +327,13 @@ func TestCDDKeepsCoefficientsLevel(t *testing.T) {
 // to 150 mJ. With 0.001 a mJ that weighs 2 Mbit/s for the 4 MB (34 Mbit) that a send buffer holds, and 42 for
 // 100 MiB: the set is both paths for the one, one for the other.
 func TestESMPTCPChooses(t *testing.T) {
-	withSchedulers(t)
-	load(t)
+	// A transfer whose end is not known is taken for one of that size.
+	load(t, "sched/esmptcp", "--set", "size_kib=102400")
 	n := newTwoPaths(t, [2]lab.Shape{
 		{Rate: 20e6, Delay: 10 * time.Millisecond, Queue: 60},
 		{Rate: 20e6, Delay: 10 * time.Millisecond, Queue: 60},
 	})
-	// sized has a transfer whose end is not known be taken for one of that size.
-	sized := func(kib string) {
-		mpcc(t, "load", "sched/esmptcp", "--set", "size_kib="+kib)
-		n.schedule(t, "esmptcp")
-	}
+	n.schedule(t, "esmptcp")
 	// run gives the paths in the set at the end, and each one's share of what was carried in the last second.
 	run := func(what string) (set [2]bool, shares [2]float64) {
 		p := n.connect(t, "", "")
@@ -402,7 +368,6 @@ func TestESMPTCPChooses(t *testing.T) {
 			t.Errorf("%s: set %v, shares %.2f", what, set, shares)
 		}
 	}
-	sized("102400")
 	both("100 MiB, without profiles")
 	for dear, slopes := range [][]int{{200, 100}, {100, 200}} {
 		n.price(t, slopes...)
@@ -411,8 +376,6 @@ func TestESMPTCPChooses(t *testing.T) {
 			t.Errorf("%s: set %v, shares %.2f", what, set, shares)
 		}
 	}
-	n.schedule(t, "default")
-	mpcc(t, "unload", "sched/esmptcp")
-	sized("1024")
+	mpcc(t, "switch", "sched/esmptcp", "--set", "size_kib=1024")
 	both("1 MiB, path 1 dear")
 }

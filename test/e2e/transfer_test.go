@@ -14,23 +14,22 @@ import (
 	"github.com/mpcc/mpcc/pkg/mptcp"
 )
 
-// algorithms are all congestion controls that mpcc has.
-func algorithms(t *testing.T) []string {
+// listed names what mpcc has of a kind, which is cc/ or sched/, with the kind before each name.
+func listed(t *testing.T, kind string) (ids []string) {
 	t.Helper()
-	var listed []struct{ Name string }
-	if err := json.Unmarshal(mpcc(t, "list", "-j"), &listed); err != nil {
+	var all []struct{ Name string }
+	if err := json.Unmarshal(mpcc(t, "list", "-j"), &all); err != nil {
 		t.Fatal(err)
 	}
-	var names []string
-	for _, l := range listed {
-		if name, ok := strings.CutPrefix(l.Name, "cc/"); ok {
-			names = append(names, name)
+	for _, algorithm := range all {
+		if strings.HasPrefix(algorithm.Name, kind) {
+			ids = append(ids, algorithm.Name)
 		}
 	}
-	if len(names) == 0 {
-		t.Fatal("mpcc list -j shows none")
+	if len(ids) == 0 {
+		t.Fatalf("mpcc list -j shows none of %s", kind)
 	}
-	return names
+	return ids
 }
 
 // 40 MB over two paths, under every algorithm there is:
@@ -51,9 +50,10 @@ func TestTransfer(t *testing.T) {
 		rate1 = 40e6
 		part1 = float64(rate1) / (rate0 + rate1)
 	)
-	for _, cc := range algorithms(t) {
+	for _, id := range listed(t, "cc/") {
+		cc := strings.TrimPrefix(id, "cc/")
 		t.Run(cc, func(t *testing.T) {
-			load(t, "cc/"+cc)
+			load(t, id)
 			n := newTwoPaths(t, [2]lab.Shape{
 				{Rate: rate0, Delay: 5 * time.Millisecond, Queue: 66},
 				{Rate: rate1, Delay: 15 * time.Millisecond, Queue: 99},
