@@ -24,7 +24,7 @@ import (
 // needs 32^2 ACKs without a loss to leave it: 1/33 of the packets, or less, as
 // a lost single packet costs a timeout. LIA's windows go by 1/p: 27 to 5, a
 // sixth of the packets.
-func TestCoupledLeavesTheLossierPath(t *testing.T) {
+func TestOwnTimeCoupledLeavesTheLossierPath(t *testing.T) {
 	const (
 		settle  = 10 * time.Second // a loss each 100 packets halves what slow start left, 1 s at a window of 4
 		measure = 12 * time.Second

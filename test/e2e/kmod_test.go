@@ -186,9 +186,9 @@ func attachScheduler(t *testing.T) (detach func()) {
 	return detach
 }
 
-// The module comes and goes a hundred times, each time with a scheduler, a connection and its data.
+// The module comes and goes thirty times, each time with a scheduler, a connection and its data.
 func TestModuleRounds(t *testing.T) {
-	const rounds = 100
+	const rounds = 30
 	n := newTwoPaths(t, [2]lab.Shape{})
 	round := func() {
 		must(t, "modprobe", module)

@@ -102,6 +102,39 @@ func traces(t *testing.T) map[string]string {
 	return found
 }
 
+// names are the algorithms' names without their kinds.
+func names(ids []string) (names []string) {
+	for _, id := range ids {
+		_, name, _ := strings.Cut(id, "/")
+		names = append(names, name)
+	}
+	return names
+}
+
+// sideBySide runs a subtest for each name at the same time, as most of what they do is to wait for a network,
+// and returns what each has measured.
+func sideBySide[T any](t *testing.T, names []string, measure func(t *testing.T, name string) T) map[string]T {
+	t.Helper()
+	var running sync.WaitGroup
+	var mu sync.Mutex
+	measured := map[string]T{}
+	for _, name := range names {
+		running.Go(func() {
+			t.Run(name, func(t *testing.T) {
+				m := measure(t, name)
+				mu.Lock()
+				defer mu.Unlock()
+				measured[name] = m
+			})
+		})
+	}
+	running.Wait()
+	if t.Failed() {
+		t.FailNow()
+	}
+	return measured
+}
+
 // eventually waits until what is so; false when it is not in time.
 func eventually(timeout time.Duration, what func() bool) bool {
 	for deadline := time.Now().Add(timeout); !what(); time.Sleep(20 * time.Millisecond) {

@@ -57,17 +57,32 @@ func programs(t *testing.T, name string, earlier []string, want int) {
 	}
 }
 
+// Two narrow paths take 50 s for a narrowly sized transfer, which leaves time for many commands, also in emulation.
+// Widened, they take the rest in a few.
+const narrowly = 60 << 20
+
+var (
+	narrow = lab.Shape{Rate: 5e6, Delay: 10 * time.Millisecond, Queue: 50}
+	wide   = lab.Shape{Rate: 50e6, Delay: 10 * time.Millisecond, Queue: 200}
+)
+
+func (n twoPaths) widen(t *testing.T) {
+	t.Helper()
+	for _, path := range n.paths {
+		if err := path.Set(lab.AtoB, wide); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // The programs of a connection stay with it through switch and unload, while it goes on undisturbed.
 func TestLifeUnderTraffic(t *testing.T) {
 	untouched(t)
 	earlier := structOps(t)["dts"]
-	// Long enough for all commands, also in emulation.
-	const bytes = 90 << 20
-	shape := lab.Shape{Rate: 15e6, Delay: 10 * time.Millisecond, Queue: 100}
-	n := newTwoPaths(t, [2]lab.Shape{shape, shape})
+	n := newTwoPaths(t, [2]lab.Shape{narrow, narrow})
 	mpcc(t, "load", "dts")
 	p := n.connect(t, "dts", "")
-	x := p.transfer(bytes)
+	x := p.transfer(narrowly)
 	p.join(t, 2)
 	if !eventually(10*time.Second, func() bool { return len(readStatus(t).of(n.client)) == 2 }) {
 		t.Fatal("status does not show two subflows of the client")
@@ -106,6 +121,7 @@ func TestLifeUnderTraffic(t *testing.T) {
 		t.Fatalf("the transfer ended while there was still something to try: %+v", end)
 	default:
 	}
+	n.widen(t)
 	x.wait(t)
 	p.close()
 	programs(t, "dts", earlier, 0)
@@ -191,7 +207,7 @@ func TestOneKernelSwitchNeverLosesTheName(t *testing.T) {
 }
 
 func switchNeverLoses(t *testing.T, id string, use func() error) {
-	const switches = 6
+	const switches = 3
 	untouched(t)
 	files, name := kindOf(id)
 	earlier := structOps(t)[name]

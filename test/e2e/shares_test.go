@@ -23,7 +23,7 @@ import (
 // so has lia, which RFC 6356 allows what one TCP would get. dwc groups the two, which
 // have the same RTT: 1/2 as well; it may take a tenth more than lia, as it lets
 // them go at times.
-func TestSharesOfABottleneck(t *testing.T) {
+func TestOwnTimeSharesOfABottleneck(t *testing.T) {
 	const (
 		rounds  = 2
 		settle  = 3 * time.Second
