@@ -27,11 +27,15 @@ import (
 // path's window each 0.5 s while its delay is more than 1.5 times the other's
 // and it has a queue: what waits is then what the faster path brings in the few
 // tens of ms between the paths.
+//
+// CDD has half of what waits under LIA. What waits most of the time in 20 s differs by a fifth from one network to
+// the next: the mean of four networks, 30 s each, by a twelfth, and a quarter less than LIA is three times that
+// away from both.
 func TestOwnTimeCDDOutOfOrder(t *testing.T) {
 	const (
-		repeats = 3
+		repeats = 4
 		settle  = 5 * time.Second
-		measure = 20 * time.Second
+		measure = 30 * time.Second
 		buffer  = 100 * 1448
 	)
 	load(t, "cc/cdd", "lia")
@@ -63,7 +67,7 @@ func TestOwnTimeCDDOutOfOrder(t *testing.T) {
 		f.before = f.received.Load()
 	}
 	start := time.Now()
-	for ; time.Since(start) < measure; time.Sleep(50 * time.Millisecond) {
+	for ; time.Since(start) < measure; time.Sleep(150 * time.Millisecond) {
 		for _, f := range flows {
 			info, err := mptcp.ReadInfo(f.server)
 			if err != nil {
@@ -92,7 +96,7 @@ func TestOwnTimeCDDOutOfOrder(t *testing.T) {
 		waiting[f.cc] += median / repeats
 		rate[f.cc] += bits / repeats
 	}
-	if waiting["cdd"] > 0.6*waiting["lia"] {
+	if waiting["cdd"] > 0.75*waiting["lia"] {
 		t.Errorf("%.0f bytes wait out of order under cdd, %.0f under lia", waiting["cdd"], waiting["lia"])
 	}
 	if rate["cdd"] < 0.9*rate["lia"] {

@@ -299,31 +299,36 @@ func TestOneKernelWaitIsInterrupted(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = lock.Unlock() }()
-	for _, args := range [][]string{
-		{"load", "dts"}, {"switch", "dts"}, {"unload", "dts"}, {"unload", "--all"}, {"energy", "unset", "lo"},
-	} {
-		for signal, word := range map[syscall.Signal]string{unix.SIGTERM: "terminated", unix.SIGINT: "interrupt"} {
-			var complaint bytes.Buffer
-			cmd := exec.Command(os.Getenv("MPCC_BIN"), args...)
-			cmd.Stderr = &complaint
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
-			time.Sleep(2 * time.Second) // it waits by now, also in emulation
-			told := time.Now()
-			if err := cmd.Process.Signal(signal); err != nil {
-				t.Fatalf("mpcc %s did not wait: %v: %s", args[0], err, complaint.String())
-			}
-			err := cmd.Wait()
-			took := time.Since(told)
-			want := fmt.Sprintf(`^mpcc: /run/mpcc/lock is held by process %d \(.*\); waited \d+s for it: %s signal received\n$`, os.Getpid(), word)
-			if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() != 1 ||
-				!regexp.MustCompile(want).MatchString(complaint.String()) {
-				t.Errorf("mpcc %s, %v: %v, %q, want %s", strings.Join(args, " "), signal, err, complaint.String(), want)
-			}
-			if took > time.Second {
-				t.Errorf("mpcc %s, %v: it ended %v later", strings.Join(args, " "), signal, took)
-			}
+	signals := map[string]syscall.Signal{"terminated": unix.SIGTERM, "interrupt": unix.SIGINT}
+	var waits []string
+	for word := range signals {
+		for _, command := range []string{"load dts", "switch dts", "unload dts", "unload --all", "energy unset lo"} {
+			waits = append(waits, command+", "+word)
 		}
 	}
+	sideBySide(t, waits, func(t *testing.T, wait string) time.Duration {
+		command, word, _ := strings.Cut(wait, ", ")
+		var complaint bytes.Buffer
+		cmd := exec.Command(os.Getenv("MPCC_BIN"), strings.Fields(command)...)
+		cmd.Stderr = &complaint
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Second) // all wait by now, also in emulation
+		told := time.Now()
+		if err := cmd.Process.Signal(signals[word]); err != nil {
+			t.Fatalf("it did not wait: %v: %s", err, complaint.String())
+		}
+		err := cmd.Wait()
+		took := time.Since(told)
+		want := fmt.Sprintf(`^mpcc: /run/mpcc/lock is held by process %d \(.*\); waited \d+s for it: %s signal received\n$`, os.Getpid(), word)
+		if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() != 1 ||
+			!regexp.MustCompile(want).MatchString(complaint.String()) {
+			t.Errorf("%v, %q, want %s", err, complaint.String(), want)
+		}
+		if took > time.Second {
+			t.Errorf("it ended %v later", took)
+		}
+		return took
+	})
 }
