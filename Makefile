@@ -131,7 +131,11 @@ lint: ## Check formatting, licence lines, Go code and the public API
 LONG := ^(TestRandomConnections|TestRandomScenes|TestNoSceneStalls)$$
 
 .PHONY: unit
-unit: race ## Run the tests that need no VM (as root: some load BPF)
+unit: ## Run the tests that need no VM (as root: some load BPF)
+	@$(MAKE) $(ALL_CORES) race long
+
+.PHONY: long
+long:
 	go test -count=1 -exec "$(SUDO)" -run '$(LONG)' ./loader
 
 .PHONY: race
