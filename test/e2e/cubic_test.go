@@ -12,11 +12,13 @@ import (
 )
 
 // Two subflows against one CUBIC TCP over the round trip of the mpCUBIC paper,
-// 100 ms, and a fifth of its rate, 5 Mbit/s, with a queue of one bandwidth-delay
-// product: 5 Mbit/s·100 ms = 41 frames. The paper has a ratio of 0.98 over 120 s,
-// some 17 loss epochs; smaller windows have a loss in some 4 s, so that four
-// networks of 60 s each, side by side, have 60. Two subflows under plain CUBIC
-// would take twice what one does (the paper: 1.47).
+// 100 ms, and an eighth of its rate, 3 Mbit/s, with a queue of one bandwidth-delay
+// product: 3 Mbit/s·100 ms = 25 frames. Two subflows under plain CUBIC would take
+// twice what one does (the paper: 1.47); under mpCUBIC it has 0.98.
+//
+// That is over 120 s with some 17 loss epochs. Smaller windows lose each 3 s or so,
+// and yet the ratio differs by a quarter from one minute to the next: by a tenth on
+// average over eight networks side by side, and the bounds are three times that away.
 func TestOwnTimeMPCubicFairness(t *testing.T) {
 	const (
 		settle  = 5 * time.Second
@@ -24,8 +26,8 @@ func TestOwnTimeMPCubicFairness(t *testing.T) {
 	)
 	load(t, "mpcubic")
 	var contests []*contest
-	for range 4 {
-		n := newSharedBottleneck(t, lab.Shape{Rate: 5e6, Delay: 50 * time.Millisecond, Queue: 41})
+	for range 8 {
+		n := newSharedBottleneck(t, lab.Shape{Rate: 3e6, Delay: 50 * time.Millisecond, Queue: 25})
 		contests = append(contests, n.contend(t, "mpcubic", "cubic"))
 	}
 	time.Sleep(settle)
@@ -39,7 +41,7 @@ func TestOwnTimeMPCubicFairness(t *testing.T) {
 		t.Logf("%.1f against %.1f Mbit/s, ratio %.2f", m/1e6, s/1e6, m/s)
 		multi, single = multi+m, single+s
 	}
-	if ratio := multi / single; ratio < 0.7 || ratio > 1.3 {
+	if ratio := multi / single; ratio < 0.65 || ratio > 1.3 {
 		t.Errorf("mpcubic takes %.2f times what one CUBIC flow gets", ratio)
 	}
 }
