@@ -30,7 +30,6 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
-	"github.com/cilium/ebpf/link"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/mpcc/mpcc/bpf/catalog"
@@ -165,16 +164,7 @@ func attachSimplest() (detach func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	coll, err := ebpf.NewCollection(spec)
-	if err != nil {
-		return nil, err
-	}
-	defer coll.Close()
-	l, err := link.AttachStructOps(link.StructOpsOptions{Map: coll.Maps["simplest"]})
-	if err != nil {
-		return nil, err
-	}
-	return func() { l.Close() }, nil
+	return attachTable(spec, "simplest")
 }
 
 func attachScheduler(t *testing.T) (detach func()) {
