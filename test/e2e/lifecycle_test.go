@@ -189,13 +189,13 @@ func TestOneKernelDefaultOfNamespaces(t *testing.T) {
 // While programs are replaced the name is always there, and always to be had.
 func TestOneKernelSwitchNeverLosesTheName(t *testing.T) {
 	t.Run("cc", func(t *testing.T) {
-		switchNeverLoses(t, "dts", func() error {
+		switchNeverLoses(t, "balia", func() error {
 			fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, unix.IPPROTO_MPTCP)
 			if err != nil {
 				return err
 			}
 			defer unix.Close(fd)
-			return unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, "dts")
+			return unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, "balia")
 		})
 	})
 	t.Run("sched", func(t *testing.T) {
