@@ -17,8 +17,9 @@ import (
 // twice what one does (the paper: 1.47); under mpCUBIC it has 0.98.
 //
 // That is over 120 s with some 17 loss epochs. Smaller windows lose each 3 s or so,
-// and yet the ratio differs by a quarter from one minute to the next: by a tenth on
-// average over eight networks side by side, and the bounds are three times that away.
+// and the ratio differs by a sixth from one network and minute to the next: by
+// a twelfth on average over four of them, and the bounds are more than three times that
+// away.
 func TestOwnTimeMPCubicFairness(t *testing.T) {
 	const (
 		settle  = 5 * time.Second
@@ -26,7 +27,7 @@ func TestOwnTimeMPCubicFairness(t *testing.T) {
 	)
 	load(t, "mpcubic")
 	var contests []*contest
-	for range 8 {
+	for range 4 {
 		n := newSharedBottleneck(t, lab.Shape{Rate: 3e6, Delay: 50 * time.Millisecond, Queue: 25})
 		contests = append(contests, n.contend(t, "mpcubic", "cubic"))
 	}
@@ -41,7 +42,7 @@ func TestOwnTimeMPCubicFairness(t *testing.T) {
 		t.Logf("%.1f against %.1f Mbit/s, ratio %.2f", m/1e6, s/1e6, m/s)
 		multi, single = multi+m, single+s
 	}
-	if ratio := multi / single; ratio < 0.65 || ratio > 1.3 {
+	if ratio := multi / single; ratio < 0.7 || ratio > 1.3 {
 		t.Errorf("mpcubic takes %.2f times what one CUBIC flow gets", ratio)
 	}
 }
