@@ -326,7 +326,7 @@ func TestOneKernelWaitIsInterrupted(t *testing.T) {
 			!regexp.MustCompile(want).MatchString(complaint.String()) {
 			t.Errorf("%v, %q, want %s", err, complaint.String(), want)
 		}
-		if took > time.Second {
+		if took > 5*time.Second { // or it has not heard, and waits on
 			t.Errorf("it ended %v later", took)
 		}
 		return took
