@@ -3,7 +3,11 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
+# What follows on one another on a command line or in a list does so with -j too; a recipe's own make may use the cores.
+ifeq ($(MAKELEVEL),0)
 .NOTPARALLEL:
+endif
+ALL_CORES := --no-print-directory -j$(shell nproc)
 
 # The Go that .ci/deps fetched, where the machine's own is missing or too old.
 export PATH := $(CURDIR)/.cache/go/bin:$(PATH)
@@ -75,7 +79,7 @@ objects: $(OBJECTS) $(OUT)/bpf/obj/maps_bpfel.go ## Compile the BPF programs tha
 generate: ## Write all generated files: BPF objects, their Go types, tables, docs
 	go run ./bpf/gen | clang-format-19 >bpf/include/mpcc/logistic.h
 	rm -f bpf/obj/*.o bpf/obj/*_bpfel.go test/bench/*.o test/e2e/*.o
-	$(MAKE) objects
+	$(MAKE) $(ALL_CORES) objects
 	go run ./docs/gen >docs/algorithms.md
 	go run ./docs/gen/results
 	go run ./docs/gen/scenarios
@@ -87,7 +91,7 @@ check-generated: ## Fail if a generated file is not what its sources give
 	@mkdir -p docs/results/plots && go run ./docs/gen/results -out .cache/docs && \
 		diff docs/results.md .cache/docs/results.md && diff -rq docs/results/plots .cache/docs/results/plots || \
 		{ echo "docs/results.md is not what docs/results gives: run make generate and commit" >&2; exit 1; }
-	@rm -rf .cache/objects && $(MAKE) objects OUT=.cache/objects >/dev/null
+	@rm -rf .cache/objects && $(MAKE) $(ALL_CORES) objects OUT=.cache/objects >/dev/null
 	@for folder in bpf/obj test/bench test/e2e; do \
 		diff <(cd $$folder && sha256sum *.o *_bpfel.go 2>/dev/null) <(cd .cache/objects/$$folder && sha256sum *.o *_bpfel.go 2>/dev/null) || \
 		{ echo "$$folder is not what the BPF sources compile to: run make generate and commit" >&2; exit 1; }; \
@@ -128,7 +132,11 @@ lint: ## Check formatting, licence lines, Go code and the public API
 LONG := ^(TestRandomConnections|TestRandomScenes|TestNoSceneStalls)$$
 
 .PHONY: unit
-unit: race ## Run the tests that need no VM (as root: some load BPF)
+unit: ## Run the tests that need no VM (as root: some load BPF)
+	@$(MAKE) $(ALL_CORES) race long
+
+.PHONY: long
+long:
 	go test -count=1 -exec "$(SUDO)" -run '$(LONG)' ./loader
 
 .PHONY: race
@@ -137,29 +145,33 @@ race: ## Run the tests that need no VM, but for long computations, under Go's ra
 
 FUZZ_SANITIZERS := address,undefined,unsigned-integer-overflow,unsigned-shift-base,implicit-unsigned-integer-truncation
 
+# All congestion controls share a file, which is told the name, and so do all schedulers; other files are one each.
+HARNESSES := $(addprefix fuzz/, \
+	$(patsubst bpf/cc/%.bpf.c,cc-%,$(wildcard bpf/cc/*.bpf.c)) \
+	$(patsubst bpf/sched/%.bpf.c,sched-%,$(wildcard bpf/sched/*.bpf.c)) \
+	$(patsubst test/fuzz/%.c,%,$(filter-out test/fuzz/eval.c test/fuzz/sched.c,$(wildcard test/fuzz/*.c))))
+
+define harness
+	@mkdir -p .cache/fuzz
+	@harness=.cache/$@; \
+	$(CLANG) -g -O1 -Wall -Wextra -Werror -Wno-unused-parameter -fno-strict-aliasing -I bpf -I bpf/include \
+		-fsanitize=fuzzer,$(FUZZ_SANITIZERS) -fno-sanitize-recover=all \
+		$(if $(filter-out test/fuzz/$*.c,$<),-DALGORITHM=$*) -o $$harness $< -lm; \
+	$$harness -max_total_time=$(FUZZ_SECONDS) -artifact_prefix=$$harness- >$$harness.log 2>&1 || \
+		{ tail -n 60 $$harness.log >&2; echo "$@: failed" >&2; exit 1; }; \
+	echo "$@: $$(grep ^Done $$harness.log)"
+endef
+
+fuzz/cc-%: test/fuzz/eval.c
+	$(harness)
+fuzz/sched-%: test/fuzz/sched.c
+	$(harness)
+fuzz/%: test/fuzz/%.c
+	$(harness)
+
 .PHONY: fuzz
 fuzz: ## Fuzz the BPF arithmetic natively, FUZZ_SECONDS for each harness
-	@mkdir -p .cache/fuzz
-	@fuzz() { \
-		harness=.cache/fuzz/$$1; \
-		$(CLANG) -g -O1 -Wall -Wextra -Werror -Wno-unused-parameter -fno-strict-aliasing -I bpf -I bpf/include \
-			-fsanitize=fuzzer,$(FUZZ_SANITIZERS) -fno-sanitize-recover=all \
-			-o $$harness "$${@:2}" -lm; \
-		$$harness -max_total_time=$(FUZZ_SECONDS) -artifact_prefix=$$harness- >$$harness.log 2>&1 || \
-			{ tail -n 60 $$harness.log >&2; echo "fuzz $$1: failed" >&2; exit 1; }; \
-		echo "fuzz $$1: $$(grep ^Done $$harness.log)"; \
-	}; \
-	for file in bpf/cc/*.bpf.c; do \
-		name=$$(basename $$file .bpf.c); \
-		fuzz $$name -DALGORITHM=$$name test/fuzz/eval.c; \
-	done; \
-	for file in bpf/sched/*.bpf.c; do \
-		name=$$(basename $$file .bpf.c); \
-		fuzz sched_$$name -DALGORITHM=$$name test/fuzz/sched.c; \
-	done; \
-	for file in $(filter-out test/fuzz/eval.c test/fuzz/sched.c,$(wildcard test/fuzz/*.c)); do \
-		fuzz $$(basename $$file .c) $$file; \
-	done
+	@$(MAKE) $(ALL_CORES) $(HARNESSES)
 
 .PHONY: vm
 vm: ## Run the end-to-end tests in VMs with stock Debian kernels

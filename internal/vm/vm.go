@@ -97,10 +97,10 @@ func Run(ctx context.Context, spec Spec) (Result, error) {
 	result, err := m.run(ctx, accel)
 	// The console is kept: the error shows only its end.
 	log := c.path("console-" + spec.Kernel.Label + ".log")
+	text, read := os.ReadFile(m.console()) // the log may be another VM's by the time it is read
 	if renamed := os.Rename(m.console(), log); renamed != nil {
 		return result, errors.Join(err, renamed)
 	}
-	text, read := os.ReadFile(log)
 	if err = errors.Join(err, read); err != nil {
 		return result, fmt.Errorf("VM with kernel %s: %w\nits console ends:\n%s", spec.Kernel.Label, err, tail(text, consoleTail))
 	}

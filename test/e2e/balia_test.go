@@ -28,7 +28,7 @@ import (
 // just then to 2 and more on the other. Balia takes min(y, 1.5)/2 of the
 // window: half on the faster path, half to three quarters on the slower. LIA
 // takes half.
-func TestBaliaDecrease(t *testing.T) {
+func TestOwnTimeBaliaDecrease(t *testing.T) {
 	// 400 packets a second and path: some 15 losses on each in 20 s.
 	const measure, slower, atMost = 20 * time.Second, 4, time.Minute
 	load(t, "balia", "lia")

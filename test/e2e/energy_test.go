@@ -22,7 +22,7 @@ import (
 //
 // 1 mW/Mbps is 1 nJ for each bit, so the energy follows from the bytes that the
 // kernel counts, and from the time that the transfer takes.
-func TestEnergy(t *testing.T) {
+func TestOwnTimeEnergy(t *testing.T) {
 	load(t, "lia")
 	l := newLab(t)
 	client, server, router := addHost(t, l, "client"), addHost(t, l, "server"), addRouter(t, l, "router")

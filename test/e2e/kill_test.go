@@ -216,8 +216,8 @@ type victim struct {
 }
 
 func congestionControl() victim {
-	files, name := kindOf("dts")
-	return victim{"cc/dts", name, "reno", files.standard, []string{"update", "write tcp_congestion_control"}, 0}
+	files, name := kindOf("balia")
+	return victim{"cc/balia", name, "reno", files.standard, []string{"update", "write tcp_congestion_control"}, 0}
 }
 
 // each runs a test with a victim of each kind: the quickest to verify.

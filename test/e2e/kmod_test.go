@@ -30,7 +30,6 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
-	"github.com/cilium/ebpf/link"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/mpcc/mpcc/bpf/catalog"
@@ -165,16 +164,7 @@ func attachSimplest() (detach func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	coll, err := ebpf.NewCollection(spec)
-	if err != nil {
-		return nil, err
-	}
-	defer coll.Close()
-	l, err := link.AttachStructOps(link.StructOpsOptions{Map: coll.Maps["simplest"]})
-	if err != nil {
-		return nil, err
-	}
-	return func() { l.Close() }, nil
+	return attachTable(spec, "simplest")
 }
 
 func attachScheduler(t *testing.T) (detach func()) {
@@ -186,9 +176,9 @@ func attachScheduler(t *testing.T) (detach func()) {
 	return detach
 }
 
-// The module comes and goes a hundred times, each time with a scheduler, a connection and its data.
+// The module comes and goes thirty times, each time with a scheduler, a connection and its data.
 func TestModuleRounds(t *testing.T) {
-	const rounds = 100
+	const rounds = 30
 	n := newTwoPaths(t, [2]lab.Shape{})
 	round := func() {
 		must(t, "modprobe", module)

@@ -11,7 +11,6 @@ import (
 	"net/netip"
 	"os"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -152,7 +151,7 @@ func (w wire) connect(t *testing.T, o mptcp.Options) (*net.TCPConn, <-chan error
 
 func near(got, want, tolerance time.Duration) bool { return (got - want).Abs() <= tolerance }
 
-func TestOneKernelNetlabDelay(t *testing.T) {
+func TestOwnTimeNetlabDelay(t *testing.T) {
 	w := newWire(t, lab.LinkOpts{
 		AtoB: lab.Shape{Delay: 30 * time.Millisecond},
 		BtoA: lab.Shape{Delay: 10 * time.Millisecond},
@@ -168,7 +167,7 @@ func TestOneKernelNetlabDelay(t *testing.T) {
 	}
 }
 
-func TestOneKernelNetlabJitter(t *testing.T) {
+func TestOwnTimeNetlabJitter(t *testing.T) {
 	w := newWire(t, lab.LinkOpts{
 		AtoB: lab.Shape{Delay: 30 * time.Millisecond, Jitter: 10 * time.Millisecond},
 	})
@@ -179,7 +178,7 @@ func TestOneKernelNetlabJitter(t *testing.T) {
 	}
 }
 
-func TestOneKernelNetlabLoss(t *testing.T) {
+func TestOwnTimeNetlabLoss(t *testing.T) {
 	const n = 3000
 	w := newWire(t, lab.LinkOpts{})
 	w.probe(t, 1, 0) // the neighbours find each other, which a loss would hold up for a second
@@ -206,7 +205,7 @@ func TestOneKernelNetlabLoss(t *testing.T) {
 
 // The rate is reached through the delay, and the queue holds what was asked
 // for on top of what is in flight: a reno flow fills it up and no further.
-func TestOneKernelNetlabRateDelayAndQueue(t *testing.T) {
+func TestOwnTimeNetlabRateDelayAndQueue(t *testing.T) {
 	const (
 		rate  = 10e6
 		queue = 60
@@ -250,7 +249,7 @@ func TestOneKernelNetlabRateDelayAndQueue(t *testing.T) {
 
 // An MPTCP connection fills two paths, and ss and the socket tell the same of
 // it once it rests.
-func TestOneKernelNetlabTwoPaths(t *testing.T) {
+func TestOwnTimeNetlabTwoPaths(t *testing.T) {
 	const rate = 10e6
 	w := newWire(t, lab.LinkOpts{
 		AtoB: lab.Shape{Rate: rate, Delay: 10 * time.Millisecond},
@@ -274,12 +273,6 @@ func TestOneKernelNetlabTwoPaths(t *testing.T) {
 	}
 
 	conn, received := w.connect(t, mptcp.Options{CC: "cubic"})
-	if os.Getenv("MPCC_KERNEL") == "6.1" {
-		if _, err := mptcp.ReadInfo(conn); err == nil || !strings.Contains(err.Error(), "Linux 6.6") {
-			t.Errorf("ReadInfo on a kernel before 6.6: %v", err)
-		}
-		return
-	}
 	sent, err := checked.Send(conn, checked.Transfer{Bytes: 12 << 20, Seed: 2})
 	if err := errors.Join(err, <-received); err != nil {
 		t.Fatal(err)

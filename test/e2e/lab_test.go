@@ -21,6 +21,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mpcc/mpcc/bpf/catalog"
 	"github.com/mpcc/mpcc/internal/experiment/lab"
 	"github.com/mpcc/mpcc/pkg/mptcp"
 	"github.com/mpcc/mpcc/test/checked"
@@ -42,9 +43,12 @@ func mpcc(t *testing.T, args ...string) []byte {
 
 // load loads algorithms, with arguments as mpcc load takes them, until the test
 // ends, which must leave the machine as it was: call it before anything else is
-// made.
+// made. Packet schedulers get the module that they need.
 func load(t *testing.T, args ...string) {
 	t.Helper()
+	if slices.ContainsFunc(args, isScheduler) {
+		withSchedulers(t)
+	}
 	before := traces(t)
 	t.Cleanup(func() {
 		mpcc(t, "unload", "--all")
@@ -58,6 +62,12 @@ func load(t *testing.T, args ...string) {
 		}
 	})
 	mpcc(t, append([]string{"load"}, args...)...)
+}
+
+// isScheduler says whether an argument names a packet scheduler.
+func isScheduler(arg string) bool {
+	entry, err := catalog.Find(arg)
+	return err == nil && entry.Kind == catalog.Sched
 }
 
 // traces is everything on the machine that mpcc and the tests may touch.
@@ -90,6 +100,39 @@ func traces(t *testing.T) map[string]string {
 		found[path] = strings.TrimSpace(string(value))
 	}
 	return found
+}
+
+// names are the algorithms' names without their kinds.
+func names(ids []string) (names []string) {
+	for _, id := range ids {
+		_, name, _ := strings.Cut(id, "/")
+		names = append(names, name)
+	}
+	return names
+}
+
+// sideBySide runs a subtest for each name at the same time, as most of what they do is to wait for a network,
+// and returns what each has measured.
+func sideBySide[T any](t *testing.T, names []string, measure func(t *testing.T, name string) T) map[string]T {
+	t.Helper()
+	var running sync.WaitGroup
+	var mu sync.Mutex
+	measured := map[string]T{}
+	for _, name := range names {
+		running.Go(func() {
+			t.Run(name, func(t *testing.T) {
+				m := measure(t, name)
+				mu.Lock()
+				defer mu.Unlock()
+				measured[name] = m
+			})
+		})
+	}
+	running.Wait()
+	if t.Failed() {
+		t.FailNow()
+	}
+	return measured
 }
 
 // eventually waits until what is so; false when it is not in time.

@@ -57,17 +57,32 @@ func programs(t *testing.T, name string, earlier []string, want int) {
 	}
 }
 
+// Two narrow paths take 50 s for a narrowly sized transfer, which leaves time for many commands, also in emulation.
+// Widened, they take the rest in a few.
+const narrowly = 60 << 20
+
+var (
+	narrow = lab.Shape{Rate: 5e6, Delay: 10 * time.Millisecond, Queue: 50}
+	wide   = lab.Shape{Rate: 50e6, Delay: 10 * time.Millisecond, Queue: 200}
+)
+
+func (n twoPaths) widen(t *testing.T) {
+	t.Helper()
+	for _, path := range n.paths {
+		if err := path.Set(lab.AtoB, wide); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // The programs of a connection stay with it through switch and unload, while it goes on undisturbed.
 func TestLifeUnderTraffic(t *testing.T) {
 	untouched(t)
 	earlier := structOps(t)["dts"]
-	// Long enough for all commands, also in emulation.
-	const bytes = 90 << 20
-	shape := lab.Shape{Rate: 15e6, Delay: 10 * time.Millisecond, Queue: 100}
-	n := newTwoPaths(t, [2]lab.Shape{shape, shape})
+	n := newTwoPaths(t, [2]lab.Shape{narrow, narrow})
 	mpcc(t, "load", "dts")
 	p := n.connect(t, "dts", "")
-	x := p.transfer(bytes)
+	x := p.transfer(narrowly)
 	p.join(t, 2)
 	if !eventually(10*time.Second, func() bool { return len(readStatus(t).of(n.client)) == 2 }) {
 		t.Fatal("status does not show two subflows of the client")
@@ -106,6 +121,7 @@ func TestLifeUnderTraffic(t *testing.T) {
 		t.Fatalf("the transfer ended while there was still something to try: %+v", end)
 	default:
 	}
+	n.widen(t)
 	x.wait(t)
 	p.close()
 	programs(t, "dts", earlier, 0)
@@ -173,13 +189,13 @@ func TestOneKernelDefaultOfNamespaces(t *testing.T) {
 // While programs are replaced the name is always there, and always to be had.
 func TestOneKernelSwitchNeverLosesTheName(t *testing.T) {
 	t.Run("cc", func(t *testing.T) {
-		switchNeverLoses(t, "dts", func() error {
+		switchNeverLoses(t, "balia", func() error {
 			fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, unix.IPPROTO_MPTCP)
 			if err != nil {
 				return err
 			}
 			defer unix.Close(fd)
-			return unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, "dts")
+			return unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, "balia")
 		})
 	})
 	t.Run("sched", func(t *testing.T) {
@@ -191,7 +207,7 @@ func TestOneKernelSwitchNeverLosesTheName(t *testing.T) {
 }
 
 func switchNeverLoses(t *testing.T, id string, use func() error) {
-	const switches = 6
+	const switches = 3
 	untouched(t)
 	files, name := kindOf(id)
 	earlier := structOps(t)[name]
@@ -283,31 +299,36 @@ func TestOneKernelWaitIsInterrupted(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = lock.Unlock() }()
-	for _, args := range [][]string{
-		{"load", "dts"}, {"switch", "dts"}, {"unload", "dts"}, {"unload", "--all"}, {"energy", "unset", "lo"},
-	} {
-		for signal, word := range map[syscall.Signal]string{unix.SIGTERM: "terminated", unix.SIGINT: "interrupt"} {
-			var complaint bytes.Buffer
-			cmd := exec.Command(os.Getenv("MPCC_BIN"), args...)
-			cmd.Stderr = &complaint
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
-			time.Sleep(2 * time.Second) // it waits by now, also in emulation
-			told := time.Now()
-			if err := cmd.Process.Signal(signal); err != nil {
-				t.Fatalf("mpcc %s did not wait: %v: %s", args[0], err, complaint.String())
-			}
-			err := cmd.Wait()
-			took := time.Since(told)
-			want := fmt.Sprintf(`^mpcc: /run/mpcc/lock is held by process %d \(.*\); waited \d+s for it: %s signal received\n$`, os.Getpid(), word)
-			if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() != 1 ||
-				!regexp.MustCompile(want).MatchString(complaint.String()) {
-				t.Errorf("mpcc %s, %v: %v, %q, want %s", strings.Join(args, " "), signal, err, complaint.String(), want)
-			}
-			if took > time.Second {
-				t.Errorf("mpcc %s, %v: it ended %v later", strings.Join(args, " "), signal, took)
-			}
+	signals := map[string]syscall.Signal{"terminated": unix.SIGTERM, "interrupt": unix.SIGINT}
+	var waits []string
+	for word := range signals {
+		for _, command := range []string{"load dts", "switch dts", "unload dts", "unload --all", "energy unset lo"} {
+			waits = append(waits, command+", "+word)
 		}
 	}
+	sideBySide(t, waits, func(t *testing.T, wait string) time.Duration {
+		command, word, _ := strings.Cut(wait, ", ")
+		var complaint bytes.Buffer
+		cmd := exec.Command(os.Getenv("MPCC_BIN"), strings.Fields(command)...)
+		cmd.Stderr = &complaint
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Second) // all wait by now, also in emulation
+		told := time.Now()
+		if err := cmd.Process.Signal(signals[word]); err != nil {
+			t.Fatalf("it did not wait: %v: %s", err, complaint.String())
+		}
+		err := cmd.Wait()
+		took := time.Since(told)
+		want := fmt.Sprintf(`^mpcc: /run/mpcc/lock is held by process %d \(.*\); waited \d+s for it: %s signal received\n$`, os.Getpid(), word)
+		if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() != 1 ||
+			!regexp.MustCompile(want).MatchString(complaint.String()) {
+			t.Errorf("%v, %q, want %s", err, complaint.String(), want)
+		}
+		if took > 5*time.Second { // or it has not heard, and waits on
+			t.Errorf("it ended %v later", took)
+		}
+		return took
+	})
 }

@@ -218,7 +218,7 @@ func TestSwitchLiveConnection(t *testing.T) {
 // 3/8·W² = 250, and 3/4·W = 19 packets in a round trip are 5.8 Mbit/s. Losses
 // are the same number of packets apart for all, so chance has little part in
 // their goodput: 10 %.
-func TestSinglePathIsReno(t *testing.T) {
+func TestOwnTimeSinglePathIsReno(t *testing.T) {
 	load(t, "lia", "olia", "dts")
 	l := newLab(t)
 	names := []string{"reno", "lia", "olia", "dts"}

@@ -27,7 +27,6 @@ import (
 // A network namespace that gets the inode number of one that has ended is another one: its totals, those of
 // its scheduler and its energy profiles are its own.
 func TestOneKernelInodeNumberComesAgain(t *testing.T) {
-	withSchedulers(t)
 	load(t, "lia", "minrtt")
 	const bytes = 1 << 20
 	first, end := loneHost(t)
@@ -203,7 +202,6 @@ func sumsOf(t *testing.T, inode uint64) (of sums) {
 // An interface whose name is no text: tables keep their columns, JSON is JSON, and nothing in between gets
 // to the terminal.
 func TestOneKernelInterfaceOfAnyName(t *testing.T) {
-	withSchedulers(t)
 	load(t, "lia", "minrtt")
 	n := newTwoPaths(t, [2]lab.Shape{})
 	const raw, shown = "w\xff\x1b[7m\\n", `w\xff\x1b[7m\n`

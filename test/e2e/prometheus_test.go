@@ -33,8 +33,7 @@ const (
 
 // A real Prometheus scrapes the exporter while a connection runs.
 func TestOneKernelPrometheus(t *testing.T) {
-	withSchedulers(t)
-	load(t, "dts")
+	load(t, "dts", "minrtt")
 	n := newTwoPaths(t, [2]lab.Shape{
 		{Rate: 10e6, Delay: 10 * time.Millisecond}, {Rate: 10e6, Delay: 20 * time.Millisecond},
 	})

@@ -22,7 +22,7 @@ import (
 //
 // Of 1.1 times the rate 0.09 has to go, which is on the first rise; of twice the
 // rate half has to, which is on the second.
-func TestOneKernelRED(t *testing.T) {
+func TestOwnTimeRED(t *testing.T) {
 	const rate = 10e6
 	red := lab.RED{Min: 20, Max: 40, Prob: 0.1, End: 80}
 	w := newWire(t, lab.LinkOpts{AtoB: lab.Shape{Rate: rate, RED: &red}})
@@ -88,7 +88,7 @@ func flood(t *testing.T, w wire, rate float64, d time.Duration, look func(at tim
 }
 
 // With ECN a TCP that knows it is marked instead of dropped.
-func TestOneKernelREDMarks(t *testing.T) {
+func TestOwnTimeREDMarks(t *testing.T) {
 	red := lab.RED{Min: 10, Max: 30, Prob: 0.1, End: 90, ECN: true}
 	shape := lab.Shape{Rate: 10e6, RED: &red, Delay: 10 * time.Millisecond}
 	w := newWire(t, lab.LinkOpts{AtoB: shape, BtoA: lab.Shape{Delay: 10 * time.Millisecond}})

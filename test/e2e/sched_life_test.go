@@ -65,22 +65,19 @@ func handed(c connection) (bytes uint64) {
 // A scheduler's programs stay with a connection through switch and unload, while it goes on undisturbed
 // and status shows what it does:
 //
-//	        ┌── 15 Mbit/s, 20 ms ──┐
-//	client ─┤                      ├─ server
-//	        └── 15 Mbit/s, 20 ms ──┘
+//	        ┌── 5 Mbit/s, 20 ms ──┐
+//	client ─┤                     ├─ server
+//	        └── 5 Mbit/s, 20 ms ──┘
 func TestSchedulerUnderTraffic(t *testing.T) {
 	withSchedulers(t)
 	untouched(t)
 	earlier := structOps(t)["minrtt"]
-	// Long enough for all commands, also in emulation.
-	const bytes = 60 << 20
-	shape := lab.Shape{Rate: 15e6, Delay: 10 * time.Millisecond, Queue: 100}
-	n := newTwoPaths(t, [2]lab.Shape{shape, shape})
+	n := newTwoPaths(t, [2]lab.Shape{narrow, narrow})
 	where := n.client.Namespace()
 	prints(t, `^maps: .*\nminrtt: loaded\nminrtt: default of `+where+`\n$`, "load", "minrtt", "--default", "--netns", where)
 	prints(t, `(?m)^minrtt is the default of network namespace `+where+` \(was default\)$`, "status")
 	p := n.connect(t, "", "")
-	x := p.transfer(bytes)
+	x := p.transfer(narrowly)
 	p.join(t, 2)
 	var shown connection
 	if !eventually(10*time.Second, func() bool {
@@ -124,6 +121,7 @@ func TestSchedulerUnderTraffic(t *testing.T) {
 		t.Fatalf("the transfer ended while there was still something to try: %+v", end)
 	default:
 	}
+	n.widen(t)
 	x.wait(t)
 	checkBytes(t, n, p)
 	p.close()
@@ -137,7 +135,7 @@ func TestSchedulerUnderTraffic(t *testing.T) {
 // A decision looks at eight subflows. Of a connection with nine, the most that the kernel makes, status shows
 // these and tells of the other.
 func TestSchedulerOfNineSubflows(t *testing.T) {
-	loadSchedulers(t, "minrtt")
+	load(t, "sched/minrtt")
 	l := newLab(t)
 	n := twoPaths{client: addHost(t, l, "client"), server: addHost(t, l, "server")}
 	n.paths[0] = addLink(t, l, n.client, n.server, lab.Shape{Rate: 20e6, Delay: 5 * time.Millisecond, Queue: 100})

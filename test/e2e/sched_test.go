@@ -5,12 +5,10 @@
 package e2e
 
 import (
-	"encoding/json"
-	"fmt"
 	"math"
+	"regexp"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -18,36 +16,6 @@ import (
 	"github.com/mpcc/mpcc/pkg/mptcp"
 	"github.com/mpcc/mpcc/test/checked"
 )
-
-// packetSchedulers are all that mpcc has.
-func packetSchedulers(t *testing.T) []string {
-	t.Helper()
-	var listed []struct{ Name string }
-	if err := json.Unmarshal(mpcc(t, "list", "-j"), &listed); err != nil {
-		t.Fatal(err)
-	}
-	var names []string
-	for _, l := range listed {
-		if name, ok := strings.CutPrefix(l.Name, "sched/"); ok {
-			names = append(names, name)
-		}
-	}
-	if len(names) == 0 {
-		t.Fatal("mpcc list -j shows none")
-	}
-	return names
-}
-
-// loadSchedulers loads packet schedulers until the test ends.
-func loadSchedulers(t *testing.T, names ...string) {
-	t.Helper()
-	withSchedulers(t)
-	var ids []string
-	for _, name := range names {
-		ids = append(ids, "sched/"+name)
-	}
-	load(t, ids...)
-}
 
 // schedule makes the connections to come of both hosts use a scheduler; "default" is the kernel's own.
 func (n twoPaths) schedule(t *testing.T, name string) {
@@ -76,33 +44,25 @@ func (x transfer) within(t *testing.T, limit time.Duration) checked.Result {
 // Every scheduler moves content both ways at once, unharmed and without a stall, over paths that lose 2 %
 // and over paths of which one after the other is cut for a second:
 //
-//	        ┌── 20 Mbit/s, 10 ms ──┐
+//	        ┌── 10 Mbit/s, 10 ms ──┐
 //	client ─┤                      ├─ server
-//	        └── 20 Mbit/s, 30 ms ──┘
+//	        └── 10 Mbit/s, 30 ms ──┘
 //
-// At 2 % loss a Reno flow has 10 Mbit/s on the first path and 3 on the second, so 0.5 MB take half a second. 4 MB
+// At 2 % loss a Reno flow has 10 Mbit/s on the first path and 3 on the second, so 0.3 MB take half a second. 2 MB
 // take 0.8 s of both paths, and longer with the cuts. The kernel takes a path for dead after some timeouts
 // that double from 0.2 s, so a stall is what lasts many seconds more.
 func TestSchedulersNeverStall(t *testing.T) {
-	names := packetSchedulers(t)
-	loadSchedulers(t, names...)
-	var all sync.WaitGroup
-	atOnce := make(chan struct{}, 5) // more would wait for the machine
-	for _, name := range append(names, "default") {
-		all.Go(func() {
-			atOnce <- struct{}{}
-			defer func() { <-atOnce }()
-			t.Run(name, func(t *testing.T) { neverStalls(t, name) })
-		})
-	}
-	all.Wait()
+	ids := listed(t, "sched/")
+	load(t, ids...)
+	sideBySide(t, append(names(ids), "default"), neverStalls)
 }
 
-func neverStalls(t *testing.T, scheduler string) {
-	const limit = 40 * time.Second
+// neverStalls returns how long the transfers took, in seconds.
+func neverStalls(t *testing.T, scheduler string) (seconds [2]float64) {
+	const limit = time.Minute
 	shapes := [2]lab.Shape{
-		{Rate: 20e6, Delay: 5 * time.Millisecond, Queue: 60},
-		{Rate: 20e6, Delay: 15 * time.Millisecond, Queue: 100},
+		{Rate: 10e6, Delay: 5 * time.Millisecond, Queue: 30},
+		{Rate: 10e6, Delay: 15 * time.Millisecond, Queue: 50},
 	}
 	n := newTwoPaths(t, shapes)
 	n.schedule(t, scheduler)
@@ -127,10 +87,10 @@ func neverStalls(t *testing.T, scheduler string) {
 	}
 	lose(0, 2)
 	lose(1, 2)
-	lossy := both(5e5, func() {})
+	lossy := both(3e5, func() {})
 	lose(0, 0)
 	lose(1, 0)
-	cut := both(4e6, func() {
+	cut := both(2e6, func() {
 		for path := range n.paths {
 			time.Sleep(300 * time.Millisecond)
 			lose(path, 100)
@@ -139,6 +99,7 @@ func neverStalls(t *testing.T, scheduler string) {
 		}
 	})
 	t.Logf("%.1f s with losses, %.1f s with cuts", lossy, cut)
+	return [2]float64{lossy, cut}
 }
 
 // read has the server read all that comes.
@@ -206,52 +167,58 @@ func (n twoPaths) price(t *testing.T, slopes ...int) {
 // not; redundant sends all on both.
 func TestSchedulersOnThinFlows(t *testing.T) {
 	const rate, every, length = 250e3, 20 * time.Millisecond, 3 * time.Second
-	loadSchedulers(t, "minrtt", "roundrobin", "redundant", "emtcp")
-	n := newTwoPaths(t, [2]lab.Shape{
-		{Rate: 20e6, Delay: 30 * time.Millisecond, Queue: 200},
-		{Rate: 20e6, Delay: 10 * time.Millisecond, Queue: 200},
-	})
-	// run gives the slow path's share of what was carried, and how often a byte was.
-	run := func(name string) (share, copies float64) {
-		n.schedule(t, name)
+	load(t, "sched/minrtt", "sched/roundrobin", "sched/redundant", "sched/emtcp")
+	// carried is the slow path's share of what was carried, and how often a byte was.
+	type carried struct{ share, copies float64 }
+	runs := []string{
+		"default", "minrtt", "roundrobin", "emtcp, slow path dear", "emtcp, fast path dear",
+		"redundant", "redundant again", "redundant once more", // connections begin with sequence numbers of their own
+	}
+	got := sideBySide(t, runs, func(t *testing.T, name string) carried {
+		n := newTwoPaths(t, [2]lab.Shape{
+			{Rate: 20e6, Delay: 30 * time.Millisecond, Queue: 200},
+			{Rate: 20e6, Delay: 10 * time.Millisecond, Queue: 200},
+		})
+		switch name {
+		case "emtcp, slow path dear":
+			n.price(t, 800, 100)
+		case "emtcp, fast path dear":
+			n.price(t, 100, 800)
+		}
+		n.schedule(t, regexp.MustCompile(`^\w+`).FindString(name))
 		p := n.connect(t, "", "")
-		defer p.close()
 		p.read()
 		p.trickle(t, rate, every, 300*time.Millisecond)
 		p.join(t, 2)
-		time.Sleep(200 * time.Millisecond)
+		quiet(t, p.client)
 		before := n.byPath(t, p)
 		bytes := p.trickle(t, rate, every, length)
-		time.Sleep(200 * time.Millisecond)
+		quiet(t, p.client)
 		after := n.byPath(t, p)
 		slow, fast := after[0]-before[0], after[1]-before[1]
-		share, copies = slow/(slow+fast), (slow+fast)/bytes
-		t.Logf("%-10s %3.0f %% over the slow path, each byte %.2f times", name, 100*share, copies)
-		return share, copies
-	}
-	_, single := run("default")
-	if single > 1.1 {
+		c := carried{slow / (slow + fast), (slow + fast) / bytes}
+		t.Logf("%.0f %% over the slow path, each byte %.2f times", 100*c.share, c.copies)
+		return c
+	})
+	if single := got["default"].copies; single > 1.1 {
 		t.Errorf("the kernel's own sends each byte %.2f times", single)
 	}
-	if share, _ := run("minrtt"); share > 0.1 {
+	if share := got["minrtt"].share; share > 0.1 {
 		t.Errorf("minrtt: %.0f %% over the slow path", 100*share)
 	}
-	if share, _ := run("roundrobin"); math.Abs(share-0.5) > 0.1 {
+	if share := got["roundrobin"].share; math.Abs(share-0.5) > 0.1 {
 		t.Errorf("round robin: %.0f %% over the slow path", 100*share)
 	}
-	for range 3 { // connections begin with sequence numbers of their own
-		if _, copies := run("redundant"); copies < 1.6 {
-			t.Errorf("redundant: each byte %.2f times", copies)
+	for name, c := range got {
+		if strings.HasPrefix(name, "redundant") && c.copies < 1.5 {
+			t.Errorf("%s: each byte %.2f times", name, c.copies)
 		}
 	}
-	for dear := range n.paths {
-		slopes := []int{100, 100}
-		slopes[dear] = 800
-		n.price(t, slopes...)
-		share, _ := run("emtcp")
-		if onDear := math.Abs(float64(1-dear) - (1 - share)); onDear > 0.1 {
-			t.Errorf("emtcp: %.0f %% over path %d, the dear one", 100*onDear, dear)
-		}
+	if share := got["emtcp, slow path dear"].share; share > 0.1 {
+		t.Errorf("emtcp: %.0f %% over the slow path, the dear one", 100*share)
+	}
+	if share := got["emtcp, fast path dear"].share; share < 0.9 {
+		t.Errorf("emtcp: %.0f %% over the slow path, the cheap one", 100*share)
 	}
 }
 
@@ -261,34 +228,32 @@ func TestSchedulersOnThinFlows(t *testing.T) {
 //	client ─┤                      ├─ server, receive buffer of 100 kB
 //	        └── 1 Mbit/s, 200 ms ──┘
 //
-// 4 MB take 1.6 s of the first path. Each packet on the second one holds up what the first one sends in
+// 2 MB take 0.8 s of the first path. Each packet on the second one holds up what the first one sends in
 // 200 ms and more, 0.5 MB, of which the buffer takes a part only. The kernel's own hands it bursts of up to
 // 64 kB, half a second each; BLEST and ECF wait for the fast one.
 func TestSchedulersOnASmallBuffer(t *testing.T) {
-	const bytes = 4e6
-	loadSchedulers(t, "blest", "ecf")
-	n := newTwoPaths(t, [2]lab.Shape{
-		{Rate: 20e6, Delay: 10 * time.Millisecond, Queue: 60},
-		{Rate: 1e6, Delay: 100 * time.Millisecond, Queue: 60},
-	})
-	if err := n.server.Sysctl("net.ipv4.tcp_rmem", "4096 100000 100000"); err != nil {
-		t.Fatal(err)
-	}
-	run := func(name string) float64 {
+	const bytes = 2e6
+	load(t, "sched/blest", "sched/ecf")
+	took := sideBySide(t, []string{"default", "blest", "ecf"}, func(t *testing.T, name string) float64 {
+		n := newTwoPaths(t, [2]lab.Shape{
+			{Rate: 20e6, Delay: 10 * time.Millisecond, Queue: 60},
+			{Rate: 1e6, Delay: 100 * time.Millisecond, Queue: 60},
+		})
+		if err := n.server.Sysctl("net.ipv4.tcp_rmem", "4096 100000 100000"); err != nil {
+			t.Fatal(err)
+		}
 		n.schedule(t, name)
 		p := n.connect(t, "", "")
-		defer p.close()
 		p.transfer(50e3).within(t, 20*time.Second)
 		p.join(t, 2)
 		took := p.transfer(bytes).within(t, 60*time.Second).Duration.Seconds()
 		carried := n.byPath(t, p)
-		t.Logf("%-8s %.2f s, %.1f %% over the slow path", name, took, 100*carried[1]/(carried[0]+carried[1]))
+		t.Logf("%.2f s, %.1f %% over the slow path", took, 100*carried[1]/(carried[0]+carried[1]))
 		return took
-	}
-	byDefault := run("default")
+	})
 	for _, name := range []string{"blest", "ecf"} {
-		if took := run(name); took > 0.7*byDefault {
-			t.Errorf("%s took %.2f s, the kernel's own %.2f s", name, took, byDefault)
+		if took[name] > 0.7*took["default"] {
+			t.Errorf("%s took %.2f s, the kernel's own %.2f s", name, took[name], took["default"])
 		}
 	}
 }
@@ -302,16 +267,15 @@ func TestSchedulersOnASmallBuffer(t *testing.T) {
 //	        └── 20 Mbit/s, 40 ms ──┘
 func TestCDDKeepsCoefficientsLevel(t *testing.T) {
 	const rate, every = 375e3, 5 * time.Millisecond
-	loadSchedulers(t, "cdd", "minrtt")
-	n := newTwoPaths(t, [2]lab.Shape{
-		{Rate: 20e6, Delay: 10 * time.Millisecond, Queue: 100},
-		{Rate: 20e6, Delay: 20 * time.Millisecond, Queue: 100},
-	})
-	// run gives the coefficients' mean difference over their mean.
-	run := func(name string) float64 {
+	load(t, "sched/cdd", "sched/minrtt")
+	// The difference of the coefficients' means over their sum.
+	apart := sideBySide(t, []string{"default", "minrtt", "cdd"}, func(t *testing.T, name string) float64 {
+		n := newTwoPaths(t, [2]lab.Shape{
+			{Rate: 20e6, Delay: 10 * time.Millisecond, Queue: 100},
+			{Rate: 20e6, Delay: 20 * time.Millisecond, Queue: 100},
+		})
 		n.schedule(t, name)
 		p := n.connect(t, "", "")
-		defer p.close()
 		p.read()
 		p.trickle(t, rate, every, 300*time.Millisecond)
 		p.join(t, 2)
@@ -336,13 +300,12 @@ func TestCDDKeepsCoefficientsLevel(t *testing.T) {
 			case <-time.After(7 * time.Millisecond):
 			}
 		}
-		t.Logf("%-8s mean coefficients %.2f and %.2f", name, gamma[0]/float64(looks), gamma[1]/float64(looks))
+		t.Logf("mean coefficients %.2f and %.2f", gamma[0]/float64(looks), gamma[1]/float64(looks))
 		return math.Abs(gamma[0]-gamma[1]) / (gamma[0] + gamma[1])
-	}
-	byDefault, minrtt, cdd := run("default"), run("minrtt"), run("cdd")
-	if cdd > 0.4 || cdd > 0.5*minrtt {
+	})
+	if apart["cdd"] > 0.4 || apart["cdd"] > 0.5*apart["minrtt"] {
 		t.Errorf("the coefficients differ by %.2f of their sum under cdd, %.2f under minrtt, %.2f under the kernel's own",
-			cdd, minrtt, byDefault)
+			apart["cdd"], apart["minrtt"], apart["default"])
 	}
 }
 
@@ -357,59 +320,57 @@ func TestCDDKeepsCoefficientsLevel(t *testing.T) {
 // to 150 mJ. With 0.001 a mJ that weighs 2 Mbit/s for the 4 MB (34 Mbit) that a send buffer holds, and 42 for
 // 100 MiB: the set is both paths for the one, one for the other.
 func TestESMPTCPChooses(t *testing.T) {
-	withSchedulers(t)
-	// The tunable is the size that a transfer whose end is not known is taken for.
+	// A transfer whose end is not known is taken for one of that size.
 	load(t, "sched/esmptcp", "--set", "size_kib=102400")
-	n := newTwoPaths(t, [2]lab.Shape{
-		{Rate: 20e6, Delay: 10 * time.Millisecond, Queue: 60},
-		{Rate: 20e6, Delay: 10 * time.Millisecond, Queue: 60},
-	})
-	n.schedule(t, "esmptcp")
-	// run gives the paths in the set at the end, and each one's share of what was carried in the last second.
-	run := func(what string) (set [2]bool, shares [2]float64) {
+	type outcome struct {
+		set    [2]bool    // the paths in the set at the end
+		shares [2]float64 // each one's part of what was carried in the last second
+	}
+	run := func(t *testing.T, name string) (o outcome) {
+		n := newTwoPaths(t, [2]lab.Shape{
+			{Rate: 20e6, Delay: 10 * time.Millisecond, Queue: 60},
+			{Rate: 20e6, Delay: 10 * time.Millisecond, Queue: 60},
+		})
+		switch {
+		case strings.HasSuffix(name, "path 0 dear"):
+			n.price(t, 200, 100)
+		case strings.HasSuffix(name, "path 1 dear"):
+			n.price(t, 100, 200)
+		}
+		n.schedule(t, "esmptcp")
 		p := n.connect(t, "", "")
-		defer p.close()
 		p.stream()
 		p.join(t, 2)
 		time.Sleep(1500 * time.Millisecond)
 		before := n.byPath(t, p)
 		time.Sleep(time.Second)
 		after := n.byPath(t, p)
-		var shown []connection
-		alone := eventually(10*time.Second, func() bool { // the connection before has gone
-			shown = schedulers(t, n.client)
-			return len(shown) == 1 && len(shown[0].Subflows) == 2
-		})
-		if !alone {
+		shown := schedulers(t, n.client)
+		if len(shown) != 1 || len(shown[0].Subflows) != 2 {
 			t.Fatalf("status shows %+v", shown)
 		}
 		for _, f := range shown[0].Subflows {
 			for i, path := range n.paths {
 				if path.Interface(n.client) == f.Interface {
-					set[i] = f.Allowed
-					shares[i] = (after[i] - before[i]) / (after[0] + after[1] - before[0] - before[1])
+					o.set[i] = f.Allowed
+					o.shares[i] = (after[i] - before[i]) / (after[0] + after[1] - before[0] - before[1])
 				}
 			}
 		}
-		t.Logf("%s: set %v, shares %.2f", what, set, shares)
-		return set, shares
+		t.Logf("set %v, shares %.2f", o.set, o.shares)
+		return o
 	}
-	both := func(what string) {
-		if set, shares := run(what); set != [2]bool{true, true} || min(shares[0], shares[1]) < 0.2 {
-			t.Errorf("%s: set %v, shares %.2f", what, set, shares)
+	long := sideBySide(t, []string{"100 MiB", "100 MiB, path 0 dear", "100 MiB, path 1 dear"}, run)
+	mpcc(t, "switch", "sched/esmptcp", "--set", "size_kib=1024")
+	small := sideBySide(t, []string{"1 MiB, path 1 dear"}, run)
+	for what, o := range map[string]outcome{"100 MiB": long["100 MiB"], "1 MiB": small["1 MiB, path 1 dear"]} {
+		if o.set != [2]bool{true, true} || min(o.shares[0], o.shares[1]) < 0.2 {
+			t.Errorf("%s: set %v, shares %.2f", what, o.set, o.shares)
 		}
 	}
-	both("100 MiB, without profiles")
-	for dear, slopes := range [][]int{{200, 100}, {100, 200}} {
-		n.price(t, slopes...)
-		what := fmt.Sprintf("100 MiB, path %d dear", dear)
-		if set, shares := run(what); set[dear] || !set[1-dear] || shares[dear] > 0.1 {
-			t.Errorf("%s: set %v, shares %.2f", what, set, shares)
+	for dear, what := range []string{"100 MiB, path 0 dear", "100 MiB, path 1 dear"} {
+		if o := long[what]; o.set[dear] || !o.set[1-dear] || o.shares[dear] > 0.1 {
+			t.Errorf("%s: set %v, shares %.2f", what, o.set, o.shares)
 		}
 	}
-	n.schedule(t, "default")
-	mpcc(t, "unload", "sched/esmptcp")
-	mpcc(t, "load", "sched/esmptcp", "--set", "size_kib=1024")
-	n.schedule(t, "esmptcp")
-	both("1 MiB, path 1 dear")
 }

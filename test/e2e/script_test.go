@@ -122,12 +122,17 @@ func attach(id string) (detach func(), err error) {
 	for _, m := range spec.Maps {
 		m.Pinning = ebpf.PinNone
 	}
+	return attachTable(spec, entry.Name)
+}
+
+// attachTable loads programs and attaches the table of that name, until detach.
+func attachTable(spec *ebpf.CollectionSpec, name string) (detach func(), err error) {
 	coll, err := ebpf.NewCollection(spec)
 	if err != nil {
 		return nil, err
 	}
 	defer coll.Close()
-	l, err := link.AttachStructOps(link.StructOpsOptions{Map: coll.Maps[entry.Name]})
+	l, err := link.AttachStructOps(link.StructOpsOptions{Map: coll.Maps[name]})
 	if err != nil {
 		return nil, err
 	}

@@ -76,8 +76,3 @@ func (c *contest) rates() (multi, single float64) {
 	return float64(c.multipath.received.Load()-c.multi0) * 8 / seconds,
 		float64(c.single.received.Load()-c.single0) * 8 / seconds
 }
-
-func (c *contest) close() {
-	c.multipath.close()
-	c.single.close()
-}

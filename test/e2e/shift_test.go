@@ -29,7 +29,7 @@ import (
 // where the short queue at its longest makes it 1 (20/40). With next to no
 // increase each loss halves its window, down to a few packets of LIA's 20;
 // two thirds leaves room for subflows that are spared by a few losses.
-func TestShift(t *testing.T) {
+func TestOwnTimeShift(t *testing.T) {
 	const (
 		rate    = 10e6
 		rounds  = 3

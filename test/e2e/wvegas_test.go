@@ -28,7 +28,7 @@ import (
 //
 // A packet takes 6 ms, so that what a busy machine adds to an RTT is not taken
 // for a queue.
-func TestWVegasQueue(t *testing.T) {
+func TestOwnTimeWVegasQueue(t *testing.T) {
 	const (
 		rate    = 2e6
 		frame   = 1514 * 8 / rate // seconds

@@ -54,8 +54,6 @@ func TestE2E(t *testing.T) {
 			testKernel(t, vm.Spec{Kernel: kernel, Files: measured}, tests)
 		}})
 		if label == Labels()[0] {
-			// Second, so that it runs beside the first kernel: the load of the other VM does not change what
-			// it measures, and the other kernels, where it does, start later and so run other tests at a time.
 			jobs = append(jobs, job{"own-time", func(t *testing.T) {
 				testKernel(t, vm.Spec{Kernel: kernel, Files: files, OwnTime: true}, tests)
 			}})
@@ -68,10 +66,11 @@ func TestE2E(t *testing.T) {
 			installs = append(installs, job{name, func(t *testing.T) { testInstall(t, kernel, files) }})
 		}
 	}
-	// Two run at a time, as an emulated machine keeps one CPU busy. (With t.Parallel the order would be left to Go.)
+	// Three run at a time on two cores: the one in its own time, which keeps one busy and does not mind the others,
+	// and two that wait for a network, and leave some of theirs. (With t.Parallel the order would be left to Go.)
 	var lanes sync.WaitGroup
 	next := make(chan job)
-	for range 2 {
+	for range 3 {
 		lanes.Go(func() {
 			for job := range next {
 				t.Run(job.name, job.run)
@@ -132,35 +131,12 @@ func isFor(test string, spec vm.Spec) bool {
 	return spec.Kernel != old
 }
 
-// secondChances is how many tests of a kernel are run once more, in a new VM, when they fail. Many compare rates,
-// and an emulated machine that does not get the host's cores for a second measures that second.
-const secondChances = 4
-
 func testKernel(t *testing.T, spec vm.Spec, tests []string) {
 	label, inner := spec.Kernel.Label, innerPattern()
 	others := slices.DeleteFunc(slices.Clone(tests), func(test string) bool { return isFor(test, spec) })
-	skip := "-test.skip=^(" + strings.Join(others, "|") + ")$"
+	args := []string{"-test.skip=^(" + strings.Join(others, "|") + ")$", "-test.run=" + inner}
 	skipped := map[string]bool{}
-	var again []string
-	pattern := "-test.run=" + inner
-	ran := bootAndTest(t, spec, []string{skip, pattern}, func(test *guestTest) {
-		if test.Outcome == "fail" && len(again) < secondChances {
-			t.Logf("%s failed and is run once more\n%s", test.Name, complaints(test))
-			again = append(again, test.Name)
-			return
-		}
-		replay(t, label, test, test.Name, skipped)
-	})
-	if len(again) > 0 {
-		pattern = "-test.run=^(" + strings.Join(again, "|") + ")$"
-		second := bootAndTest(t, spec, []string{pattern}, func(test *guestTest) {
-			replay(t, label, test, test.Name, skipped)
-		})
-		if second != len(again) {
-			t.Errorf("%d tests ran once more, of %q", second, again)
-		}
-	}
-	if ran == 0 {
+	if bootAndTest(t, spec, args, func(test *guestTest) { replay(t, label, test, test.Name, skipped) }) == 0 {
 		t.Error("no test ran in the VM")
 	}
 	if inner == "" {
@@ -170,17 +146,6 @@ func testKernel(t *testing.T, spec vm.Spec, tests []string) {
 			}
 		}
 	}
-}
-
-// complaints returns what a test, and its subtests that failed, have printed.
-func complaints(test *guestTest) string {
-	text := string(test.Output)
-	for _, sub := range test.Subtests {
-		if sub.Outcome == "fail" {
-			text += complaints(sub)
-		}
-	}
-	return text
 }
 
 // bootAndTest runs the tests that the arguments choose, calls done with each, and returns how many ran.
@@ -278,6 +243,7 @@ func innerPattern() string {
 
 // Whatever output, status, environment and results there are come through unchanged.
 func TestRunBringsEverythingBack(t *testing.T) {
+	t.Parallel() // after the kernels
 	results := t.TempDir()
 	var out strings.Builder
 	result, err := vm.Run(t.Context(), vm.Spec{
@@ -309,6 +275,7 @@ func TestRunBringsEverythingBack(t *testing.T) {
 
 // A VM that dies or hangs, or whose kernel warns, gives an error that shows the console.
 func TestRunReportsATroubledVM(t *testing.T) {
+	t.Parallel() // after the kernels
 	for name, test := range map[string]struct {
 		script, want string
 		timeout      time.Duration
@@ -318,6 +285,7 @@ func TestRunReportsATroubledVM(t *testing.T) {
 		"warning": {"echo '<4>WARNING: CPU: 0 PID: 1 at made/up.c' >/dev/kmsg; sleep 1", "WARNING: CPU: 0 PID: 1 at made/up.c", time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			ctx, cancel := context.WithTimeout(t.Context(), test.timeout)
 			defer cancel()
 			_, err := vm.Run(ctx, vm.Spec{Kernel: find(t, "6.12"), Cmd: []string{"sh", "-c", test.script}})
@@ -330,6 +298,7 @@ func TestRunReportsATroubledVM(t *testing.T) {
 
 // mpcc run --vm says what it does, a line each, and brings the results here.
 func TestRunCommand(t *testing.T) {
+	t.Parallel() // after the kernels
 	files, _ := guest(t)
 	path, out := filepath.Join(t.TempDir(), "short.yaml"), filepath.Join(t.TempDir(), "results")
 	text := `

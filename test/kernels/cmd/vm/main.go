@@ -42,6 +42,7 @@ func run(args []string) (int, error) {
 	}
 	label := flags.String("kernel", kernels.Labels()[0], "label of the kernel: "+strings.Join(kernels.Labels(), ", "))
 	mpcc := flags.Bool("mpcc", true, "build mpcc and its tests, and put them into the VM")
+	ownTime := flags.Bool("own-time", false, "give the VM one CPU and a clock that a busy host does not disturb")
 	results := flags.String("results", "", "existing `folder` that gets the guest's /results")
 	files := map[string]string{}
 	flags.Func("file", "`guest=host`: put a file or folder into the VM; may be repeated", func(s string) error {
@@ -68,7 +69,9 @@ func run(args []string) (int, error) {
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	spec := vm.Spec{Kernel: kernel, Files: files, Stdout: os.Stdout, ResultsDir: *results, Stage: stage}
+	spec := vm.Spec{
+		Kernel: kernel, Files: files, Stdout: os.Stdout, ResultsDir: *results, OwnTime: *ownTime, Stage: stage,
+	}
 	switch verb := args[0]; {
 	case verb == "fetch" && flags.NArg() == 0:
 		return 0, vm.Fetch(ctx, kernel, stage)
