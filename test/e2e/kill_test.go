@@ -205,8 +205,8 @@ func memory(tid int, at uint64, size int) []byte {
 
 func nth(n int) func([]string) bool { return func(changes []string) bool { return len(changes) == n } }
 
-// victim is what is loaded while mpcc is killed, and who rules the machine's default meanwhile: one that
-// nothing but mpcc's own note brings back.
+// victim is what is loaded while mpcc is killed, and what the machine's default was: a congestion control
+// that only mpcc's own note can bring back.
 type victim struct {
 	id, name, rare string
 	setting        string   // file of the machine's default

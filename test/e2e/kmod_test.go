@@ -39,9 +39,9 @@ import (
 	"github.com/mpcc/mpcc/pkg/mptcp"
 )
 
-// What the kernel says of itself on its console fails the whole run: see internal/vm.
+// A warning that the kernel prints on its console fails the whole run: see internal/vm.
 
-// memoryUse is what must be the same again when schedulers, their connections and the module are gone.
+// memoryUse is the memory that must be free again when schedulers, their connections and the module are gone.
 func memoryUse(t *testing.T) map[string]int {
 	t.Helper()
 	use := map[string]int{}
@@ -158,7 +158,7 @@ func loadSimplest() (*ebpf.CollectionSpec, error) {
 	return ebpf.LoadCollectionSpecFromReader(bytes.NewReader(simplestObject))
 }
 
-// attachSimplest attaches a scheduler without mpcc's doing.
+// attachSimplest attaches a scheduler directly, without mpcc.
 func attachSimplest() (detach func(), err error) {
 	spec, err := loadSimplest()
 	if err != nil {
@@ -183,7 +183,7 @@ func TestModuleRounds(t *testing.T) {
 	round := func() {
 		must(t, "modprobe", module)
 		detach := attachScheduler(t)
-		schedule(t, "simplest", n.client) // at the server the listener would keep it
+		schedule(t, "simplest", n.client) // not at the server, whose listener would hold it
 		p := n.connect(t, "", "")
 		p.transfer(128 << 10).wait(t)
 		schedule(t, "default", n.client)

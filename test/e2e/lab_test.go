@@ -135,7 +135,7 @@ func sideBySide[T any](t *testing.T, names []string, measure func(t *testing.T, 
 	return measured
 }
 
-// eventually waits until what is so; false when it is not in time.
+// eventually waits until the condition holds, and returns false if that takes too long.
 func eventually(timeout time.Duration, what func() bool) bool {
 	for deadline := time.Now().Add(timeout); !what(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {

@@ -125,7 +125,7 @@ func TestLifeUnderTraffic(t *testing.T) {
 	x.wait(t)
 	p.close()
 	programs(t, "dts", earlier, 0)
-	// The next command, whichever, removes the maps that have served their time.
+	// Any later command of mpcc removes maps that are no longer in use.
 	if out, err := exec.Command(os.Getenv("MPCC_BIN"), "unload", "dts").CombinedOutput(); err == nil {
 		t.Errorf("unloaded twice: %s", out)
 	}
@@ -186,7 +186,7 @@ func TestOneKernelDefaultOfNamespaces(t *testing.T) {
 	}
 }
 
-// While programs are replaced the name is always there, and always to be had.
+// While programs are replaced, the name is always listed, and sockets can always choose it.
 func TestOneKernelSwitchNeverLosesTheName(t *testing.T) {
 	t.Run("cc", func(t *testing.T) {
 		switchNeverLoses(t, "balia", func() error {

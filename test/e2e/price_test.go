@@ -24,14 +24,16 @@ import (
 // emreno is 1, which makes it LIA, the price of dtsx with k2 = 0 is 0, which
 // makes it DTS, and `mpcc status` names the interfaces.
 //
-// Then a bit costs 8 times as much on one path. LIA's windows go by 1/p: half of
-// the bytes on each path. emreno's increase is 1/8 there, and so is the window,
-// or 2 of some 17 packets if that is more; ecmtcp's price is p·e, which adds the
-// same factor; dtsx adds 2·8·k1 = 1.6 % to the loss there, 0.2 % here, and is of
-// those that leave the lossier of two like paths. Estimates of p that wander
-// blur that; a third of the bytes may stay on the dear path at most, which costs
-// (2 + 8)/3 a bit where LIA pays (1 + 8)/2: 0.74. LIA's half wanders too, hence
-// 0.85. Shares are measured once with each path as the dear one, over 16 s and
+// Then a bit costs 8 times as much on one path. LIA's windows follow the loss
+// rates, so each path carries half of the bytes. Under emreno the dear path's
+// increase is an eighth, and its window too, but no less than 2 of some 17
+// packets; ecmtcp's price is the loss rate times the energy, with the same
+// factor. Under dtsx the price acts on the dear path like 2·8·k1 = 1.6 % more
+// loss, on the other one like 0.2 %, and DTS leaves the path that loses more.
+// Each subflow estimates its own loss rate, and the estimates wander: the dear
+// path may carry up to a third of the bytes. That costs (2 + 8)/3 a bit where
+// LIA pays (1 + 8)/2: 0.74 of it; as LIA's half wanders too, up to 0.85 passes.
+// Shares are measured once with each path as the dear one, over 16 s and
 // some 50 losses on a path: they differ by 0.5 and more then, and have to by 0.3.
 //
 // The floor of dtsx is 2 packets here: a single one waits for the receiver's

@@ -126,7 +126,7 @@ func TestSchedulerUnderTraffic(t *testing.T) {
 	checkBytes(t, n, p)
 	p.close()
 	programs(t, "minrtt", earlier, 0)
-	// The next command, whichever, removes the maps that have served their time.
+	// Any later command of mpcc removes maps that are no longer in use.
 	if out, err := exec.Command(os.Getenv("MPCC_BIN"), "unload", "minrtt").CombinedOutput(); err == nil {
 		t.Errorf("unloaded twice: %s", out)
 	}

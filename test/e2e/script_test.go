@@ -99,7 +99,7 @@ func scriptEnds(ts *testscript.TestScript, args []string) {
 	}
 }
 
-// attach NAME attaches the algorithm without mpcc's doing, until the end of the script.
+// attach NAME attaches the algorithm directly, without mpcc, until the end of the script.
 func scriptAttach(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: attach NAME")
@@ -109,7 +109,7 @@ func scriptAttach(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Defer(detach)
 }
 
-// attach attaches an algorithm without mpcc's doing, as if another program had.
+// attach attaches an algorithm directly, as another program than mpcc would.
 func attach(id string) (detach func(), err error) {
 	entry, err := catalog.Find(id)
 	if err != nil {

@@ -136,7 +136,7 @@ func flags(t *testing.T, h *lab.Host, link *lab.Link) string {
 	return ""
 }
 
-// notes is what steers have noted to give back.
+// notes are the files in which steers keep what they have to restore.
 func notes(t *testing.T) []string {
 	t.Helper()
 	files, err := filepath.Glob("/run/mpcc/steer/*")
@@ -288,7 +288,7 @@ func TestOneKernelSteer(t *testing.T) {
 	p.close()
 }
 
-// What the user has made a backup stays one, and is no matter of choice until he takes that back.
+// A subflow that the user has made a backup stays one, and steer leaves it alone until the user clears the flag.
 func TestOneKernelSteerKeepsTheUsersFlags(t *testing.T) {
 	n, p := steered(t, [2]lab.MPTCPEndpoint{{Backup: true}, {}})
 	before := [2]string{flags(t, n.client, n.paths[0]), flags(t, n.client, n.paths[1])}

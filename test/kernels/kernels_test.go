@@ -26,8 +26,8 @@ import (
 
 var kernelFlag = flag.String("kernel", strings.Join(Labels(), ","), "labels of the kernels to boot, with commas between")
 
-// perKernel is how long the tests of one kernel may take. The tests inside get a
-// little less, so that of one that hangs Go shows the goroutines.
+// perKernel is how long the tests of one kernel may take. The test binary in the VM stops a
+// minute earlier, so that Go shows the goroutines of a test that hangs.
 const perKernel = 40 * time.Minute
 
 // expectedSkips lists, by kernel, the tests of test/e2e that skip there.
