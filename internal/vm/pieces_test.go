@@ -133,6 +133,21 @@ func TestKernelBugs(t *testing.T) {
 }
 
 // The script is judged by the shell that will run it.
+func TestTail(t *testing.T) {
+	const panic = "[    9.2] Kernel panic - not syncing: sysrq triggered crash"
+	trace := strings.Repeat("[    9.2]  a line\n", 50)
+	for name, test := range map[string]struct{ console, want string }{
+		"short":            {"one\ntwo\n", "one\ntwo"},
+		"long":             {"one\n" + trace + "two\nthree\n", "[    9.2]  a line\ntwo\nthree"},
+		"a panic":          {"one\n" + panic + "\n" + trace, panic + "\n" + strings.TrimSpace(trace)},
+		"a panic, shortly": {"one\ntwo\n" + panic + "\nthree\n", "two\n" + panic + "\nthree"},
+	} {
+		if got := tail([]byte(test.console), 3); got != test.want {
+			t.Errorf("%s: %q, want %q", name, got, test.want)
+		}
+	}
+}
+
 func TestRunScript(t *testing.T) {
 	script := runScript(Spec{
 		Kernel: Kernel{Label: "6.12"},

@@ -412,8 +412,13 @@ func kernelBugs(console []byte) []string {
 	return bugs
 }
 
-// tail returns the last n lines of a text.
-func tail(text []byte, n int) string {
-	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
-	return strings.Join(lines[max(0, len(lines)-n):], "\n")
+// tail returns the last n lines of a console, and more where a panic began before them: that line gives its reason.
+func tail(console []byte, n int) string {
+	lines := strings.Split(strings.TrimSpace(string(console)), "\n")
+	from := max(0, len(lines)-n)
+	panicked := slices.IndexFunc(lines, func(line string) bool { return strings.Contains(line, "Kernel panic") })
+	if panicked >= 0 {
+		from = min(from, panicked)
+	}
+	return strings.Join(lines[from:], "\n")
 }
