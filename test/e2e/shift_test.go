@@ -27,16 +27,18 @@ import (
 // one flow's part of the path: 20 of the 100 packets that path and queue hold.
 // DTS compares base RTT and RTT: 20/60 to 20/120 makes epsilon 0.3 to 0.07,
 // where the short queue at its longest makes it 1 (20/40). With next to no
-// increase each loss halves its window, down to a few packets of LIA's 20;
-// two thirds leaves room for subflows that are spared by a few losses.
+// increase each loss halves its window, down to a few packets of LIA's 20. In
+// rounds of 12 s DTS had a sixth of LIA's rate on average, 0.04 to 0.4 of it in
+// one round; half, as the bound for three, leaves room for subflows that are
+// spared by a few losses.
 func TestOwnTimeShift(t *testing.T) {
 	const (
 		rate    = 10e6
 		rounds  = 3
 		rivals  = 4
 		free    = 3 * time.Second
-		settle  = 8 * time.Second // some 8 losses, every 20/2 round trips of 100 ms
-		crowded = 4 * time.Second
+		settle  = 12 * time.Second // some 12 losses, every 20/2 round trips of 100 ms
+		crowded = 12 * time.Second
 	)
 	ccs := []string{"lia", "dts"}
 	load(t, ccs...)
@@ -124,14 +126,14 @@ func TestOwnTimeShift(t *testing.T) {
 		for _, cc := range ccs {
 			t.Logf("%s: %.2f Mbit/s and coupling %.3f on the free path, %.2f Mbit/s and %.3f on the crowded one",
 				cc, before.rate[cc]/1e6, before.coupling[cc], after.rate[cc]/1e6, after.coupling[cc])
-			kept[cc] += after.rate[cc] / before.rate[cc] / rounds
+			kept[cc] += after.rate[cc] / rounds
 		}
 		if after.coupling["dts"] > before.coupling["dts"]/2 {
 			t.Errorf("epsilon is %.3f on the free path and %.3f on the crowded one", before.coupling["dts"], after.coupling["dts"])
 		}
 	}
-	t.Logf("kept of the rate on the shifting path: lia %.3f, dts %.3f", kept["lia"], kept["dts"])
-	if kept["dts"] > kept["lia"]*2/3 {
-		t.Errorf("dts keeps %.3f of its rate on the crowded path, lia %.3f", kept["dts"], kept["lia"])
+	t.Logf("on the crowded path lia keeps %.2f Mbit/s, dts %.2f", kept["lia"]/1e6, kept["dts"]/1e6)
+	if kept["dts"] > kept["lia"]/2 {
+		t.Errorf("dts keeps %.2f Mbit/s on the crowded path, lia %.2f", kept["dts"]/1e6, kept["lia"]/1e6)
 	}
 }
