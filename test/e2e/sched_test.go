@@ -156,17 +156,17 @@ func (n twoPaths) price(t *testing.T, slopes ...int) {
 	}
 }
 
-// What tells the schedulers apart when there is less to send than the paths take, 2 Mbit/s:
+// What tells the schedulers apart when there is less to send than the paths take, half a Mbit/s:
 //
 //	        ┌── 20 Mbit/s, 60 ms ──┐
 //	client ─┤                      ├─ server
 //	        └── 20 Mbit/s, 20 ms ──┘
 //
-// Each piece of 5 kB fits any window of 10 packets. So minrtt uses the second path alone; emtcp the
-// cheaper one, whichever that is; round robin each for half of the pieces, which the kernel's own does
-// not; redundant sends all on both.
+// Each piece of 1.25 kB is a packet, and a window takes ten, as many as come in 200 ms: so long a VM may be held up
+// without a path's being full. So minrtt uses the second path alone; emtcp the cheaper one, whichever that is; round
+// robin each for half of the pieces, which the kernel's own does not; redundant sends all on both.
 func TestSchedulersOnThinFlows(t *testing.T) {
-	const rate, every, length = 250e3, 20 * time.Millisecond, 3 * time.Second
+	const rate, every, length = 62.5e3, 20 * time.Millisecond, 3 * time.Second
 	load(t, "sched/minrtt", "sched/roundrobin", "sched/redundant", "sched/emtcp")
 	// carried is the slow path's share of what was carried, and how often a byte was.
 	type carried struct{ share, copies float64 }
