@@ -213,7 +213,7 @@ func TestOneKernelRunPrograms(t *testing.T) {
 name: programs
 title: iperf3, curl and nginx
 source: none
-phases: {warmup: 500 ms, measure: 10 s}
+phases: {warmup: 500 ms, measure: 20 s}
 hosts: [{name: a}, {name: b}, {name: c}, {name: up}, {name: down}, {name: web}]
 routers: [mid] # its answers come by either link
 links:
