@@ -3,7 +3,8 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-# What follows on one another on a command line or in a list does so with -j too; a recipe's own make may use the cores.
+# Targets on the command line, and prerequisites, are made one after the other, also with -j. Only a recipe that calls
+# make with ALL_CORES has several made at a time.
 ifeq ($(MAKELEVEL),0)
 .NOTPARALLEL:
 endif

@@ -28,9 +28,9 @@ import (
 // and it has a queue: what waits is then what the faster path brings in the few
 // tens of ms between the paths.
 //
-// CDD has half of what waits under LIA. What waits most of the time in 20 s differs by a fifth from one network to
-// the next: the mean of four networks, 30 s each, by a twelfth, and a quarter less than LIA is three times that
-// away from both.
+// Under CDD half as many bytes wait as under LIA. The median over 20 s differs by a fifth from one network to the
+// next, the mean of four networks over 30 s by a twelfth. The bound, three quarters of LIA's, is three times that away
+// from what either of them has.
 func TestOwnTimeCDDOutOfOrder(t *testing.T) {
 	const (
 		repeats = 4

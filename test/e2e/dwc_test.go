@@ -11,7 +11,7 @@ import (
 	"github.com/mpcc/mpcc/internal/experiment/lab"
 )
 
-// DWC on paths that share nothing. What it is for are paths that lose at random, each by itself:
+// DWC on paths that share nothing. It is made for paths that lose at random, each independently:
 //
 //	        ┌── 60 ms, 1 % lost ──┐
 //	client ─┤                     ├─ server
@@ -94,7 +94,7 @@ func TestOwnTimeDWCDisjoint(t *testing.T) {
 		t.Errorf("dwc has %.2f Mbit/s, reno %.2f", rate["dwc"]/1e6, rate["reno"]/1e6)
 	}
 	if rate["lia"] > 0.8*rate["dwc"] {
-		t.Errorf("lia has %.2f Mbit/s, dwc %.2f: the paths tell them not apart", rate["lia"]/1e6, rate["dwc"]/1e6)
+		t.Errorf("lia has %.2f Mbit/s, dwc %.2f: these paths do not tell the two apart", rate["lia"]/1e6, rate["dwc"]/1e6)
 	}
 	if apart*5 < looks {
 		t.Errorf("dwc has its subflows apart in %d of %d looks", apart, looks)

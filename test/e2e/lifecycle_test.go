@@ -57,9 +57,9 @@ func programs(t *testing.T, name string, earlier []string, want int) {
 	}
 }
 
-// Two narrow paths take 50 s for a narrowly sized transfer, which leaves time for many commands, also in emulation.
-// Widened, they take the rest in a few.
-const narrowly = 60 << 20
+// Two narrow paths take 50 s for longTransfer, which leaves time for many commands, also in emulation. Once they are
+// wide, the rest takes a few seconds.
+const longTransfer = 60 << 20 // bytes
 
 var (
 	narrow = lab.Shape{Rate: 5e6, Delay: 10 * time.Millisecond, Queue: 50}
@@ -82,7 +82,7 @@ func TestLifeUnderTraffic(t *testing.T) {
 	n := newTwoPaths(t, [2]lab.Shape{narrow, narrow})
 	mpcc(t, "load", "dts")
 	p := n.connect(t, "dts", "")
-	x := p.transfer(narrowly)
+	x := p.transfer(longTransfer)
 	p.join(t, 2)
 	if !eventually(10*time.Second, func() bool { return len(readStatus(t).of(n.client)) == 2 }) {
 		t.Fatal("status does not show two subflows of the client")

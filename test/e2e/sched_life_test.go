@@ -77,7 +77,7 @@ func TestSchedulerUnderTraffic(t *testing.T) {
 	prints(t, `^maps: .*\nminrtt: loaded\nminrtt: default of `+where+`\n$`, "load", "minrtt", "--default", "--netns", where)
 	prints(t, `(?m)^minrtt is the default of network namespace `+where+` \(was default\)$`, "status")
 	p := n.connect(t, "", "")
-	x := p.transfer(narrowly)
+	x := p.transfer(longTransfer)
 	p.join(t, 2)
 	var shown connection
 	if !eventually(10*time.Second, func() bool {

@@ -162,8 +162,8 @@ func (n twoPaths) price(t *testing.T, slopes ...int) {
 //	client ─┤                      ├─ server
 //	        └── 20 Mbit/s, 20 ms ──┘
 //
-// Each piece of 1.25 kB is a packet, and a window takes ten, as many as come in 200 ms: so long a VM may be held up
-// without a path's being full. So minrtt uses the second path alone; emtcp the cheaper one, whichever that is; round
+// Each piece of 1.25 kB is a packet, and a window takes ten, as many as come in 200 ms: a VM may be held up for so
+// long before a path is full. So minrtt uses the second path alone; emtcp the cheaper one, whichever that is; round
 // robin each for half of the pieces, which the kernel's own does not; redundant sends all on both.
 func TestSchedulersOnThinFlows(t *testing.T) {
 	const rate, every, length = 62.5e3, 20 * time.Millisecond, 3 * time.Second

@@ -280,7 +280,7 @@ func TestRunReportsATroubledVM(t *testing.T) {
 		script, want string
 		timeout      time.Duration
 	}{
-		"panic":   {"echo c >/proc/sysrq-trigger", "write_sysrq_trigger", time.Minute},
+		"panic":   {"echo c >/proc/sysrq-trigger", "sysrq triggered crash", time.Minute},
 		"hang":    {"echo still here >/dev/kmsg; sleep 1000", "context deadline exceeded", 20 * time.Second},
 		"warning": {"echo '<4>WARNING: CPU: 0 PID: 1 at made/up.c' >/dev/kmsg; sleep 1", "WARNING: CPU: 0 PID: 1 at made/up.c", time.Minute},
 	} {
