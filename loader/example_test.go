@@ -23,7 +23,7 @@ func ExampleLoad() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	options := loader.Options{Default: true, Set: map[string]string{"min_cwnd": "2"}}
+	options := loader.Options{Default: true, Set: map[string]string{loader.Paper: "", "metric": "square"}}
 	done, err := loader.Load(ctx, olia, options)
 	if errors.Is(err, loader.ErrUnsupported) {
 		fmt.Println(err) // says what this kernel lacks

@@ -46,7 +46,7 @@ const (
 
 // Options of Load.
 type Options struct {
-	Set     map[string]string // tunables by name, as Tunables returns them; the others have their defaults
+	Set     map[string]string // tunables by name, as Tunables returns them, and Paper; the others have their defaults
 	Default bool              // make it the default of the namespaces
 	Netns   []string          // namespaces of ip netns for Default; none means the caller's
 	// MaxSubflows is how many live subflows the shared maps are made with room for, 16 to 4194304, and for

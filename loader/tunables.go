@@ -4,6 +4,7 @@ package loader
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,6 +21,7 @@ import (
 type Tunable struct {
 	Name    string   `json:"name"`
 	Default string   `json:"default"`
+	Paper   string   `json:"paper,omitempty"` // what the algorithm's source has, where the default differs
 	Words   []string `json:"words,omitempty"`
 	Low     uint64   `json:"low"`
 	High    uint64   `json:"high"`
@@ -35,8 +37,15 @@ func (t Tunable) Range() string {
 	return strings.TrimSpace(fmt.Sprintf("%d..%d %s", t.Low, t.High, t.Unit))
 }
 
-// tunableTag begins the text that describes a tunable in the C sources (bpf/include/mpcc/tunable.h).
-const tunableTag = "tunable: "
+// Paper is a key of Options.Set that stands for all tunables that have a Tunable.Paper: each gets that value,
+// unless it is a key itself. Its own value is empty. Algorithms without such a tunable take it too.
+const Paper = "paper"
+
+// The texts that begin so describe a tunable in the C sources (bpf/include/mpcc/tunable.h).
+const (
+	tunableTag = "tunable: "
+	paperTag   = "paper: "
+)
 
 // Tunables returns an algorithm's tunables in the order of their names.
 func Tunables(e catalog.Entry) ([]Tunable, error) {
@@ -62,25 +71,39 @@ func tunablesOf(spec *ebpf.CollectionSpec) ([]Tunable, error) {
 		if v.Type == nil {
 			continue
 		}
-		for _, tag := range v.Type.Tags {
-			text, ok := strings.CutPrefix(tag, tunableTag)
-			if !ok {
-				continue
-			}
-			t, err := parseTunable(name, text)
-			if err != nil {
-				return nil, err
-			}
-			var value uint32
-			if err := v.Get(&value); err != nil {
-				return nil, err
-			}
-			t.Default = t.format(value)
-			all = append(all, t)
+		text, ok := tagOf(v, tunableTag)
+		if !ok {
+			continue
 		}
+		t, err := parseTunable(name, text)
+		if err != nil {
+			return nil, err
+		}
+		var value uint32
+		if err := v.Get(&value); err != nil {
+			return nil, err
+		}
+		t.Default = t.format(value)
+		if paper, ok := tagOf(v, paperTag); ok && paper != t.Default {
+			if _, err := t.parse(paper); err != nil {
+				return nil, fmt.Errorf("tunable %s: the paper's value %q is not one of %s", name, paper, t.Range())
+			}
+			t.Paper = paper
+		}
+		all = append(all, t)
 	}
 	slices.SortFunc(all, func(a, b Tunable) int { return strings.Compare(a.Name, b.Name) })
 	return all, nil
+}
+
+// tagOf returns what follows the prefix in the variable's tag that begins with it.
+func tagOf(v *ebpf.VariableSpec, prefix string) (text string, ok bool) {
+	for _, tag := range v.Type.Tags {
+		if text, ok := strings.CutPrefix(tag, prefix); ok {
+			return text, true
+		}
+	}
+	return "", false
 }
 
 func parseTunable(name, text string) (Tunable, error) {
@@ -130,6 +153,18 @@ func setTunables(spec *ebpf.CollectionSpec, e catalog.Entry, set map[string]stri
 	tunables, err := tunablesOf(spec)
 	if err != nil {
 		return err
+	}
+	if text, ok := set[Paper]; ok {
+		if text != "" {
+			return usage("--set %s=%s: %s takes no value", Paper, text, Paper)
+		}
+		set = maps.Clone(set)
+		delete(set, Paper)
+		for _, t := range tunables {
+			if _, given := set[t.Name]; !given && t.Paper != "" {
+				set[t.Name] = t.Paper
+			}
+		}
 	}
 	for name, text := range set {
 		i := slices.IndexFunc(tunables, func(t Tunable) bool { return t.Name == name })

@@ -5,6 +5,8 @@ package loader
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -12,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mpcc/mpcc/bpf/catalog"
+	"github.com/mpcc/mpcc/bpf/obj"
 )
 
 // said fails the test unless the error is one line with this text in it.
@@ -75,6 +78,87 @@ func TestTunablesAreParsed(t *testing.T) {
 	for _, text := range []string{"2..1000 packets", "two..3; words", "2..; none"} {
 		if _, err := parseTunable("x", text); err == nil {
 			t.Errorf("tunable %q passes", text)
+		}
+	}
+}
+
+// dts has two tunables whose default is not the paper's value, and one whose default is.
+func TestPaperSetsWhatThePaperHas(t *testing.T) {
+	e, err := catalog.Find("cc/dts")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct{ set, want map[string]string }{
+		{nil, map[string]string{"base_rtt": "window", "min_cwnd": "2", "cap": "off"}},
+		{map[string]string{Paper: ""}, map[string]string{"base_rtt": "lifetime", "min_cwnd": "1", "cap": "off"}},
+		{
+			map[string]string{Paper: "", "min_cwnd": "2", "cap": "on"},
+			map[string]string{"base_rtt": "lifetime", "min_cwnd": "2", "cap": "on"},
+		},
+	} {
+		spec, err := obj.Load(e.Kind, e.Name, obj.Stock)
+		if err != nil {
+			t.Fatal(err)
+		}
+		given := maps.Clone(test.set)
+		if err := setTunables(spec, e, test.set); err != nil {
+			t.Fatal(err)
+		}
+		if !maps.Equal(given, test.set) {
+			t.Errorf("%v became %v", given, test.set)
+		}
+		// What was set is now the default of the spec.
+		now, err := tunablesOf(spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, want := range test.want {
+			if i := slices.IndexFunc(now, func(t Tunable) bool { return t.Name == name }); i < 0 || now[i].Default != want {
+				t.Errorf("with %v %s is not %s: %+v", test.set, name, want, now)
+			}
+		}
+	}
+}
+
+func TestEveryAlgorithmTakesPaper(t *testing.T) {
+	for _, e := range catalog.Entries {
+		if err := CheckTunables(e, map[string]string{Paper: ""}); err != nil {
+			t.Error(err)
+		}
+		err := CheckTunables(e, map[string]string{Paper: "1"})
+		said(t, err, "--set paper=1: paper takes no value")
+		if !errors.Is(err, ErrUsage) {
+			t.Errorf("%v is no usage error", err)
+		}
+	}
+}
+
+func TestPaperValuesAreChecked(t *testing.T) {
+	e, err := catalog.Find("cc/dts")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for tag, want := range map[string]string{"paper: 3": `tunable min_cwnd: the paper's value "3" is not one of 1..2 packets`, "paper: 2": ""} {
+		spec, err := obj.Load(e.Kind, e.Name, obj.Stock)
+		if err != nil {
+			t.Fatal(err)
+		}
+		v := spec.Variables["min_cwnd"].Type
+		i := slices.Index(v.Tags, "paper: 1")
+		if i < 0 {
+			t.Fatalf("min_cwnd has the tags %q", v.Tags)
+		}
+		v.Tags[i] = tag
+		all, err := tunablesOf(spec)
+		if want != "" {
+			said(t, err, want)
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i := slices.IndexFunc(all, func(t Tunable) bool { return t.Name == "min_cwnd" }); all[i].Paper != "" {
+			t.Errorf("the default is the paper's value, but Paper is %q", all[i].Paper)
 		}
 	}
 }

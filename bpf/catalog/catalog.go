@@ -89,7 +89,7 @@ var Entries = []Entry{
 		Coupling: "epsilon",
 		State:    "base RTT",
 		Good:     "moving traffic off paths whose queues grow",
-		Bad:      "bottlenecks shared with TCP: up to 1.4 times the best path's rate; paths that route changes make longer, since base RTT stays; a starved path may stay at one packet, whose delayed ACKs look like a queue (min_cwnd=2 ends that)",
+		Bad:      "bottlenecks shared with TCP: up to 1.4 times the best path's rate; as published (--set paper) also paths that route changes make longer, since base RTT stays, and a starved path may stay at one packet, whose delayed ACKs look like a queue",
 	},
 	{
 		Kind: CC, Name: "dtsx",
@@ -101,7 +101,7 @@ var Entries = []Entry{
 		Reconstruction: "the prices: energy per bit for the switch hops, queueing delay for the queues; k1, k2 and q_target are ours",
 		State:          "base RTT, energy price",
 		Good:           "sparing dear interfaces and queues, to a degree that the prices set",
-		Bad:            "full use of every path: a price is a rate given up; with min_cwnd=1 a path once dear may stay at the floor, as under DTS",
+		Bad:            "full use of every path: a price is a rate given up; as published (--set paper) a path once dear may stay at the floor, as under DTS",
 	},
 	{
 		Kind: CC, Name: "dwc",

@@ -7,7 +7,7 @@
  *   per acknowledged segment   w_r += eps_r (w_r / RTT_r^2) / (sum_k w_k / RTT_k)^2
  *   per loss event             w_r /= 2
  *
- * RTT is the smoothed RTT, baseRTT the smallest sample of the connection's life.
+ * RTT is the smoothed RTT, baseRTT the smallest sample seen.
  *
  * Deviations from the printed Algorithm 1, which cannot work as it stands:
  *  1. base_rtt starts unset, not at 0, where it would stay.
@@ -16,13 +16,15 @@
  *  3. The ratio is not rounded to an integer, which would leave 0 and 1.
  *  4. psi * eps is c * eps with c = 1, as the text has it, not eps^2.
  *  5. With one subflow eps is 1 (Reno); the rule would give 1.987 / w.
- * The paper does not say how long baseRTT remembers: base_rtt=window takes the kernel's windowed
- * minimum instead (net.ipv4.tcp_min_rtt_wlen, in seconds).
+ * base_rtt=lifetime remembers the smallest sample of the connection's life, as Algorithm 1 does; once the
+ * path has become longer, eps stays small for good. By default baseRTT is the kernel's windowed minimum
+ * (net.ipv4.tcp_min_rtt_wlen, in seconds).
  */
 #include "mpcc/cc.h"
 
 enum { BASE_LIFETIME, BASE_WINDOW };
-TUNABLE(base_rtt, BASE_LIFETIME, "lifetime|window; how long the smallest RTT is remembered");
+TUNABLE_PAPER(base_rtt, BASE_WINDOW, "lifetime",
+	      "lifetime|window; how long the smallest RTT is remembered");
 TUNABLE(cap, 0, "off|on; never grow faster than 1/w, as LIA does");
 
 struct cc_state {

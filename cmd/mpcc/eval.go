@@ -66,7 +66,7 @@ which subflow sends.`,
 			return nil
 		},
 	}
-	c.Flags().StringArrayVar(&set, "set", nil, "set a tunable, name=value; mpcc list -v shows them")
+	c.Flags().StringArrayVar(&set, "set", nil, setUsage)
 	return c
 }
 

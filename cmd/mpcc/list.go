@@ -107,7 +107,11 @@ func printVerbose(w io.Writer, all []listed) {
 			fmt.Fprintf(w, "  reconstructed by mpcc: %s\n", l.Reconstruction)
 		}
 		for _, t := range l.Tunables {
-			fmt.Fprintf(w, "  --set %s=%s  (%s) %s\n", t.Name, t.Default, t.Range(), t.Meaning)
+			paper := ""
+			if t.Paper != "" {
+				paper = "; paper: " + t.Paper
+			}
+			fmt.Fprintf(w, "  --set %s=%s  (%s%s) %s\n", t.Name, t.Default, t.Range(), paper, t.Meaning)
 		}
 	}
 }

@@ -30,7 +30,7 @@ have the same name, say cc/NAME or sched/NAME. Loading an algorithm again is no 
 The first load also makes the maps that all algorithms share, with room for --max-subflows
 live subflows (by default one for each 64 KiB of the machine's memory, 1024 to 262144) and
 for half as many connections under packet schedulers.`,
-		Example:           "  mpcc load dts\n  mpcc load olia minrtt --default --netns wan1,wan2\n  mpcc load olia --set metric=square\n  mpcc load sched/cdd --default",
+		Example:           "  mpcc load dts\n  mpcc load olia minrtt --default --netns wan1,wan2\n  mpcc load olia --set metric=square\n  mpcc load dts --set paper --set min_cwnd=2\n  mpcc load sched/cdd --default",
 		Args:              args(cobra.MinimumNArgs(1)),
 		ValidArgsFunction: completeNames,
 		RunE: func(c *cobra.Command, names []string) error {
@@ -63,8 +63,10 @@ for half as many connections under packet schedulers.`,
 	return c
 }
 
+const setUsage = "set a tunable, name=value, or all to the paper's values: paper; mpcc list -v shows them"
+
 func addLoadFlags(c *cobra.Command, dryRun *bool, set *[]string) {
-	c.Flags().StringArrayVar(set, "set", nil, "set a tunable, name=value; mpcc list -v shows them")
+	c.Flags().StringArrayVar(set, "set", nil, setUsage)
 	c.Flags().BoolVar(dryRun, "dry-run", false, "have the kernel verify it, change nothing")
 }
 

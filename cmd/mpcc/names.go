@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mpcc/mpcc/bpf/catalog"
+	"github.com/mpcc/mpcc/loader"
 )
 
 // find returns the algorithm of a name. An unknown name is a usage error.
@@ -52,13 +53,16 @@ func completeNames(_ *cobra.Command, _ []string, prefix string) ([]string, cobra
 	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
-// settings reads --set name=value.
+// settings reads --set name=value and --set paper.
 func settings(given []string) (map[string]string, error) {
 	set := map[string]string{}
 	for _, s := range given {
 		name, value, ok := strings.Cut(s, "=")
-		if !ok || name == "" {
-			return nil, usageError("--set %s: say name=value", s)
+		switch {
+		case name == loader.Paper && ok:
+			return nil, usageError("--set %s: paper takes no value; say --set paper", s)
+		case name == "" || !ok && name != loader.Paper:
+			return nil, usageError("--set %s: say name=value, or paper", s)
 		}
 		set[name] = value
 	}

@@ -81,14 +81,16 @@ sure to come, at which it decides again. The header of each file in [bpf/sched](
 		}
 		fmt.Printf("| `%s` | %s |\n", e, cell(what))
 	}
-	fmt.Print("\n## Tunables\n\n`mpcc load NAME --set tunable=value`.\n\n| name | tunable | default | values | meaning |\n|---|---|---|---|---|\n")
+	fmt.Print("\n## Tunables\n\n`mpcc load NAME --set tunable=value`. `--set paper` gives every tunable what the algorithm's source has, where\n" +
+		"the default differs; `--set tunable=value` beside it wins.\n\n" +
+		"| name | tunable | default | paper | values | meaning |\n|---|---|---|---|---|---|\n")
 	for _, e := range catalog.Entries {
 		tunables, err := loader.Tunables(e)
 		if err != nil {
 			log.Fatalf("%s: %v", e.ID(), err)
 		}
 		for _, t := range tunables {
-			fmt.Printf("| `%s` | `%s` | %s | %s | %s |\n", e, t.Name, t.Default, cell(t.Range()), t.Meaning)
+			fmt.Printf("| `%s` | `%s` | %s | %s | %s | %s |\n", e, t.Name, t.Default, t.Paper, cell(t.Range()), t.Meaning)
 		}
 	}
 	b.printCosts()

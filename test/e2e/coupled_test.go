@@ -29,7 +29,7 @@ func TestOwnTimeCoupledLeavesTheLossierPath(t *testing.T) {
 		settle  = 10 * time.Second // a loss each 100 packets halves what slow start left, 1 s at a window of 4
 		measure = 24 * time.Second
 	)
-	load(t, "coupled", "lia")
+	load(t, "coupled", "lia", "--set", "paper")
 	type flow struct {
 		pair
 		twoPaths

@@ -64,6 +64,8 @@ static inline void add_tunable(volatile __u32 *value, const char *text)
 	{                                                                 \
 		add_tunable(&name, text);                                 \
 	}
+#undef TUNABLE_PAPER
+#define TUNABLE_PAPER(name, initial, paper, text) TUNABLE(name, initial, text)
 
 /* The fuzzer's bytes; zeros once they are used up. */
 struct input {

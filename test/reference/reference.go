@@ -65,7 +65,7 @@ type Decision struct {
 	IncreaseTerms, CouplingTerms float64
 }
 
-// Tunables are what load --set sets. An absent one has its default.
+// Tunables are what load --set sets. An absent one has what the algorithm's source has (--set paper).
 type Tunables map[string]string
 
 // Number is a tunable that is one.
@@ -85,7 +85,7 @@ func (t Tunables) Number(name string, or float64) float64 {
 type Algorithm struct {
 	// Precision is the relative error that the fixed-point arithmetic may have.
 	Precision float64
-	// Sets are the tunables to test with, besides the defaults. Each tunable is in one of them.
+	// Sets are the tunables to test with, besides what the source has. Each tunable is in one of them.
 	Sets []Tunables
 	// SetsWindow: the rule gives Window and Ssthresh. The others leave both as they are.
 	SetsWindow bool

@@ -11,14 +11,16 @@
 #include "tunable.h"
 
 /*
- * For an algorithm that gives a path up: beside other subflows its window may fall to one packet, which
- * costs the path least while it is still probed. The hook floor is then low_floor.
+ * For an algorithm that gives a path up: with min_cwnd=1 its window may fall to one packet beside other
+ * subflows, which costs the path least while it is still probed. But the receiver delays the ACK of a lone
+ * packet, so the path seems slow and takes long to come back: hence 2 by default. The hook floor is then
+ * low_floor.
  */
-#define TUNABLE_MIN_CWND                                                             \
-	TUNABLE(min_cwnd, 1, "1..2 packets; smallest window beside other subflows"); \
-	static __always_inline __u32 low_floor(const struct cc_sum *sum)             \
-	{                                                                            \
-		return sum->n > 1 ? min_cwnd : MPCC_RENO_FLOOR;                      \
+#define TUNABLE_MIN_CWND                                                                        \
+	TUNABLE_PAPER(min_cwnd, 2, "1", "1..2 packets; smallest window beside other subflows"); \
+	static __always_inline __u32 low_floor(const struct cc_sum *sum)                        \
+	{                                                                                       \
+		return sum->n > 1 ? min_cwnd : MPCC_RENO_FLOOR;                                 \
 	}
 
 #endif

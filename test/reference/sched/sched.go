@@ -85,12 +85,12 @@ type Outcome struct {
 	Terms []float64
 }
 
-// Tunables are what load --set sets. An absent one has its default.
+// Tunables are what load --set sets. An absent one has what the source has (--set paper).
 type Tunables = reference.Tunables
 
 // Scheduler is one packet scheduler.
 type Scheduler struct {
-	// Sets are the tunables to test with, besides the defaults. Each tunable is in one of them.
+	// Sets are the tunables to test with, besides what the source has. Each tunable is in one of them.
 	Sets []Tunables
 	// Rule decides on the subflows that may send; it marks them in Send.
 	Rule func(d *decision)
