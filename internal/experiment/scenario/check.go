@@ -58,6 +58,7 @@ func (d *decoder) check(s *Scenario) {
 	for i := range s.Events {
 		d.event(b, s, &s.Events[i])
 	}
+	d.tunables(s)
 }
 
 // names reports hosts and links that have the same name.

@@ -97,6 +97,7 @@ func Parse(path string, text []byte) (*File, error) {
 	}
 	all := append(points(first.Sweep, false), points(first.Sweep, true)...)
 	measured := map[string][]string{}
+	given := settings{}
 	for _, point := range all {
 		at, s := f.decode(environment(first.Sweep, point))
 		if len(at.problems) == 0 {
@@ -107,11 +108,13 @@ func Parse(path string, text []byte) (*File, error) {
 			return nil, err
 		}
 		s.measured(measured)
+		given.add(at, s)
 		if f.Scenario == nil {
 			f.Scenario = s
 		}
 	}
 	d.expect(first, measured)
+	given.check(d)
 	return f, d.err()
 }
 

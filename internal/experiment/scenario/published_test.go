@@ -38,6 +38,9 @@ func TestPublished(t *testing.T) {
 			if !cites.MatchString(f.Source) {
 				t.Errorf("source %q names no place in a paper", f.Source)
 			}
+			if !slices.Equal(f.Tunables, []string{"paper"}) {
+				t.Errorf("its tunables are %v, not the paper's", f.Tunables)
+			}
 			short := time.Duration(0)
 			for _, r := range f.Runs(true) {
 				short += r.Scenario.Phases.Warmup.Std() + r.Scenario.Phases.Measure.Std()

@@ -50,6 +50,9 @@ type Scenario struct {
 
 	// Who sends what.
 	Users []User `yaml:"users"`
+	// What mpcc's congestion controls and packet schedulers are set to, as by mpcc load --set: name=value goes to
+	// those that have such a tunable; paper sets all others to what the algorithm's paper has; default sets nothing.
+	Tunables []string `yaml:"tunables,omitempty"`
 	// Changes of links while users send.
 	Events []Event `yaml:"events,omitempty"`
 
