@@ -165,6 +165,9 @@ func (d *decoder) shape(s *Shape) {
 	if s.Jitter > s.Delay {
 		d.at(&s.Jitter, "jitter %v is above the delay %v: packets cannot arrive before they leave", s.Jitter, s.Delay)
 	}
+	if s.Reorder && s.Jitter == 0 {
+		d.at(&s.Reorder, "reorder without jitter: no packet would overtake another")
+	}
 	q := &s.Queue
 	kinds := 0
 	for _, given := range []bool{q.Packets > 0, q.Bytes > 0, q.RED != nil} {

@@ -114,6 +114,7 @@ var mistakes = []struct{ old, new, place, want string }{
 	{"[core, server]", "[core]", ":", "link lan: between takes two different"},
 	{"[many, core]", "[many, pair]}\n  - {name: two, between: [many, core]", ":", "no host or router pair"},
 	{"jitter: 1 ms", "jitter: 20 ms", ":", "jitter 20 ms is above the delay 10 ms"},
+	{"jitter: 1 ms", "reorder: true", "16:81", "reorder without jitter: no packet would overtake another"},
 	{"{packets: 50}", "{packets: 50, bytes: 64 KB}", ":", "a queue of 2 kinds: give one of packets, bytes, red"},
 	{"rate: 10 Mbit/s, delay", "delay", ":", "a queue without a rate: nothing would ever wait in it"},
 	{"max: 10,", "max: 5,", ":", "max 5 is not above min 5"},

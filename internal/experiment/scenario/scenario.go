@@ -131,8 +131,12 @@ type Shape struct {
 	Rate Rate `yaml:"rate,omitempty" range:"8 kbit/s..100 Gbit/s"`
 	// Delay, one way.
 	Delay Duration `yaml:"delay,omitempty" default:"0 s" range:"0 s..4 s"`
-	// The delay varies evenly by this much either way.
+	// The delay varies evenly by this much either way. Packets keep their order: one that would overtake others leaves
+	// right behind them.
 	Jitter Duration `yaml:"jitter,omitempty" default:"0 s" range:"0 s..4 s"`
+	// Let packets overtake each other because of the jitter. Data that overtakes the handshake of a subflow makes the
+	// kernel reset that subflow.
+	Reorder bool `yaml:"reorder,omitempty" default:"false"`
 	// Packets lost at random.
 	Loss Percent `yaml:"loss,omitempty" default:"0 %" range:"0 %..100 %"`
 	// The queue of packets that wait because of the rate.
