@@ -5,6 +5,7 @@
 package e2e
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"net"
@@ -57,9 +58,22 @@ func newWire(t *testing.T, o lab.LinkOpts) wire {
 	return w
 }
 
+// reply is a datagram that came back.
+type reply struct{ sent, rtt time.Duration }
+
 // probe sends n datagrams from left to right, one each gap, and returns the
 // round-trip times of those that came back.
 func (w wire) probe(t *testing.T, n int, gap time.Duration) []time.Duration {
+	t.Helper()
+	var rtts []time.Duration
+	for _, e := range w.echoes(t, n, gap) {
+		rtts = append(rtts, e.rtt)
+	}
+	return rtts
+}
+
+// echoes is probe, in the order in which the datagrams came back.
+func (w wire) echoes(t *testing.T, n int, gap time.Duration) []reply {
 	t.Helper()
 	var echo, out *net.UDPConn
 	err := w.right.Do(func() (err error) {
@@ -96,9 +110,9 @@ func (w wire) probe(t *testing.T, n int, gap time.Duration) []time.Duration {
 			time.Sleep(gap)
 		}
 	}()
-	var rtts []time.Duration
+	var back []reply
 	buf := make([]byte, 8)
-	for len(rtts) < n {
+	for len(back) < n {
 		// What takes a second longer than the one before is lost.
 		if err := out.SetReadDeadline(time.Now().Add(gap + time.Second)); err != nil {
 			t.Fatal(err)
@@ -110,9 +124,10 @@ func (w wire) probe(t *testing.T, n int, gap time.Duration) []time.Duration {
 		if err != nil {
 			t.Fatal(err)
 		}
-		rtts = append(rtts, time.Since(start)-time.Duration(binary.BigEndian.Uint64(buf)))
+		sent := time.Duration(binary.BigEndian.Uint64(buf))
+		back = append(back, reply{sent, time.Since(start) - sent})
 	}
-	return rtts
+	return back
 }
 
 // connect opens a connection from left to a Receive on right, whose outcome
@@ -167,14 +182,67 @@ func TestOwnTimeNetlabDelay(t *testing.T) {
 	}
 }
 
+// Datagrams so far apart that none can overtake another have any delay in the
+// range. Of 200, a tenth of it has none once in 10^9 runs.
 func TestOwnTimeNetlabJitter(t *testing.T) {
 	w := newWire(t, lab.LinkOpts{
 		AtoB: lab.Shape{Delay: 30 * time.Millisecond, Jitter: 10 * time.Millisecond},
 	})
-	rtts := w.probe(t, 300, time.Millisecond)
+	rtts := w.probe(t, 200, 21*time.Millisecond)
 	least, most := slices.Min(rtts), slices.Max(rtts)
-	if !near(least, 20*time.Millisecond, 2*time.Millisecond) || most < 38*time.Millisecond {
+	if !near(least, 20*time.Millisecond, 2*time.Millisecond) || !near(most, 40*time.Millisecond, 2*time.Millisecond) {
 		t.Errorf("RTT %v to %v with a delay of 30±10 ms", least, most)
+	}
+	slices.Sort(rtts)
+	// Five standard deviations of the median are 3.5 ms.
+	if median := rtts[len(rtts)/2]; !near(median, 30*time.Millisecond, 4*time.Millisecond) {
+		t.Errorf("median RTT %v with a delay of 30±10 ms", median)
+	}
+}
+
+// overtaken counts the datagrams that came after one that was sent later.
+func overtaken(back []reply) (n int) {
+	last := time.Duration(-1)
+	for _, e := range back {
+		if e.sent < last {
+			n++
+		}
+		last = max(last, e.sent)
+	}
+	return n
+}
+
+// Jitter keeps the order of packets that follow each other closely, unless it
+// is asked not to, and still varies their delay.
+func TestOwnTimeNetlabJitterKeepsOrder(t *testing.T) {
+	const n = 1000
+	shape := lab.Shape{Delay: 30 * time.Millisecond, Jitter: 10 * time.Millisecond}
+	w := newWire(t, lab.LinkOpts{AtoB: shape})
+	reordered := shape
+	reordered.Reorder = true
+	for _, step := range []struct {
+		shape lab.Shape
+		gap   time.Duration
+	}{
+		{shape, 200 * time.Microsecond}, {shape, 5 * time.Millisecond}, {reordered, 200 * time.Microsecond}, {shape, 200 * time.Microsecond},
+	} {
+		if err := w.link.Set(lab.AtoB, step.shape); err != nil {
+			t.Fatal(err)
+		}
+		back := w.echoes(t, n, step.gap)
+		late := overtaken(back)
+		slices.SortFunc(back, func(a, b reply) int { return cmp.Compare(a.rtt, b.rtt) })
+		if len(back) != n {
+			t.Fatalf("%d of %d came back", len(back), n)
+		}
+		low, high := back[n/10].rtt, back[n*9/10].rtt
+		t.Logf("reorder %v, one each %v: %d overtaken, RTT %v to %v but for a tenth at either end", step.shape.Reorder, step.gap, late, low, high)
+		if step.shape.Reorder != (late > n/10) || !step.shape.Reorder && late > 0 {
+			t.Errorf("reorder %v: %d of %d were overtaken", step.shape.Reorder, late, n)
+		}
+		if back[0].rtt < 20*time.Millisecond || high > 42*time.Millisecond || high-low < time.Millisecond {
+			t.Errorf("RTT from %v, %v to %v but for a tenth at either end, with a delay of 30±10 ms", back[0].rtt, low, high)
+		}
 	}
 }
 

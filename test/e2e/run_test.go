@@ -18,8 +18,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cilium/ebpf"
+
+	"github.com/mpcc/mpcc/bpf/catalog"
+	"github.com/mpcc/mpcc/bpf/obj"
 	"github.com/mpcc/mpcc/internal/experiment/result"
 	"github.com/mpcc/mpcc/internal/experiment/scenario"
+	"github.com/mpcc/mpcc/loader"
 )
 
 // leftovers is what a run may have on the machine while it lasts.
@@ -390,6 +395,149 @@ func TestOneKernelRunLeavesNothing(t *testing.T) {
 		write(t, short)
 		experiment(t, path)
 	})
+}
+
+// Programs of dts run with what a scenario sets, also where its points set different things, and with nothing else.
+func TestOneKernelRunTunables(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, tunables, measure string) string {
+		path := filepath.Join(dir, name)
+		text := strings.Replace(short, "cc: lia", "cc: dts", 1) + `
+sweep: [{name: tuning, values: [default, paper, cap=on]}]
+tunables: ` + tunables + "\n"
+		if err := os.WriteFile(path, []byte(strings.Replace(text, "3 s", measure, 1)), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	want := map[string]map[string]string{"default": {}, "paper": {"min_cwnd": "1", "base_rtt": "lifetime"}, "cap=on": {"cap": "on"}}
+	constants := map[string][]byte{}
+	for tuning, set := range want {
+		constants[tuning] = constantsOf(t, "dts", set)
+	}
+	fails := func(t *testing.T, text string, args ...string) {
+		t.Helper()
+		args = append([]string{"run", "--out", filepath.Join(t.TempDir(), "results")}, args...)
+		out, err := exec.Command(os.Getenv("MPCC_BIN"), args...).CombinedOutput()
+		if err == nil || !strings.Contains(string(out), text) || strings.Count(string(out), "\n") != 1 {
+			t.Errorf("%v: %s", err, out)
+		}
+	}
+
+	t.Run("by points", func(t *testing.T) {
+		leavesNothing(t)
+		folder := filepath.Join(t.TempDir(), "results")
+		cmd := exec.Command(os.Getenv("MPCC_BIN"), "run", write("points.yaml", "[$(tuning)]", "3 s"), "--out", folder)
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan error, 1)
+		go func() { done <- cmd.Wait() }()
+		var seen []string // in the order of the points
+		for ended := false; !ended; {
+			for _, tuning := range []string{"default", "paper", "cap=on"} {
+				if loadedWith(t, constants[tuning]) && !slices.Contains(seen, tuning) {
+					seen = append(seen, tuning)
+				}
+			}
+			select {
+			case err := <-done:
+				if err != nil {
+					t.Fatal(err)
+				}
+				ended = true
+			case <-time.After(50 * time.Millisecond):
+			}
+		}
+		if order := []string{"default", "paper", "cap=on"}; !slices.Equal(seen, order) {
+			t.Errorf("the kernel had %v, the points have %v", seen, order)
+		}
+		r, err := result.Read(folder)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, one := range r.Runs {
+			if got := one.Classes[0].CCTunables; !maps.Equal(got, want[one.Point["tuning"]]) {
+				t.Errorf("the results of %v have %v", one.Point, got)
+			}
+		}
+	})
+	t.Run("beside another", func(t *testing.T) {
+		leavesNothing(t)
+		long := write("long.yaml", "[paper]", "10 min")
+		cmd := exec.Command(os.Getenv("MPCC_BIN"), "run", long, "--set", "tuning=default", "--out", filepath.Join(t.TempDir(), "results"))
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if !eventually(60*time.Second, func() bool { return loadedWith(t, constants["paper"]) }) {
+			t.Error("dts is not loaded a minute after the start")
+		}
+		fails(t, "another run has loaded dts with base_rtt=lifetime min_cwnd=1, this one wants cap=on: wait until it has ended",
+			write("other.yaml", "[cap=on]", "1 s"))
+		// The same tunables are shared, until they should change.
+		fails(t, "another run has loaded dts with base_rtt=lifetime min_cwnd=1, this one wants cap=on: wait until it has ended",
+			write("points.yaml", "[$(tuning)]", "1 s"), "--set", "tuning=paper,cap=on")
+		if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
+			t.Fatal(err)
+		}
+		_ = cmd.Wait() // "exit status 1"
+	})
+	t.Run("loaded before", func(t *testing.T) {
+		load(t, "dts")
+		leavesNothing(t)
+		fails(t, "dts is loaded already, and the scenario sets tunables of it: say mpcc unload dts", write("paper.yaml", "[paper]", "1 s"))
+	})
+}
+
+// constantsOf returns what the kernel has as the constants of a congestion control with these tunables.
+func constantsOf(t *testing.T, cc string, set map[string]string) []byte {
+	t.Helper()
+	e, err := catalog.Find("cc/" + cc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tunables, err := loader.Tunables(e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec, err := obj.Load(e.Kind, e.Name, obj.Stock)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range set {
+		i := slices.IndexFunc(tunables, func(t loader.Tunable) bool { return t.Name == name })
+		value := uint32(max(0, slices.Index(tunables[i].Words, text)))
+		if tunables[i].Words == nil {
+			if _, err := fmt.Sscan(text, &value); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := spec.Variables[name].Set(value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return spec.Maps[".rodata"].Contents[0].Value.([]byte)
+}
+
+// loadedWith says whether the kernel has a map with these constants.
+func loadedWith(t *testing.T, constants []byte) bool {
+	t.Helper()
+	for id := ebpf.MapID(0); ; {
+		var err error
+		if id, err = ebpf.MapGetNextID(id); err != nil {
+			return false
+		}
+		m, err := ebpf.NewMapFromID(id)
+		if err != nil {
+			continue // it is gone by now
+		}
+		value := make([]byte, m.ValueSize())
+		there := m.Type() == ebpf.Array && int(m.ValueSize()) == len(constants) && m.Lookup(uint32(0), &value) == nil
+		m.Close()
+		if there && bytes.Equal(value, constants) {
+			return true
+		}
+	}
 }
 
 // A run that waits for another says whose lock it waits for, and ends at once when it is told to.

@@ -275,6 +275,7 @@ func TestCloseAfterFailure(t *testing.T) {
 		"queue 5 without a rate":                second(l.Link(a, b, lab.LinkOpts{BtoA: lab.Shape{Queue: 5}})),
 		"loss 101 %: use 0 to 100":              second(l.Link(a, b, lab.LinkOpts{AtoB: lab.Shape{Loss: 101}})),
 		"delay 5s: use 0 to 4s":                 second(l.Link(a, b, lab.LinkOpts{AtoB: lab.Shape{Delay: 5 * time.Second}})),
+		"reorder without jitter":                second(l.Link(a, b, lab.LinkOpts{AtoB: lab.Shape{Reorder: true}})),
 		"jitter 1ms: use 0 to the delay":        second(l.Link(a, b, lab.LinkOpts{AtoB: lab.Shape{Jitter: time.Millisecond}})),
 		"lab: a: set net.nosuch=1":              a.Sysctl("net.nosuch", "1"),
 		"ip mptcp limits set subflows 99":       a.MPTCP(lab.MPTCPLimits{Subflows: 99}),

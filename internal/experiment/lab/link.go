@@ -19,6 +19,9 @@ import (
 //
 // A packet meets them in this order: loss, delay, queue, rate. (Delay and rate
 // have a queue each: in a common one, packets in flight would count as waiting.)
+// A packet whose delay would have it overtake others leaves right behind them,
+// but for Reorder: where packets follow each other closely, delays are near the
+// longest.
 // At most one of Queue, QueueBytes and RED says what the queue is.
 // Without netem the queue is the sending host's own, whose TCP then waits for
 // room instead of filling it up (TCP small queues): put a router before a
@@ -29,7 +32,8 @@ type Shape struct {
 	QueueBytes int           // or how many bytes, at least 1514
 	RED        *RED          // or random early detection
 	Delay      time.Duration // one way, 1 µs to 4 s
-	Jitter     time.Duration // the delay varies evenly by ± this much, which reorders packets
+	Jitter     time.Duration // the delay varies evenly by ± this much
+	Reorder    bool          // let packets overtake each other because of the jitter
 	Loss       float64       // percent of packets lost at random, 0 to 100
 }
 
@@ -81,6 +85,8 @@ func (s Shape) check() error {
 		return fmt.Errorf("delay %v: use 0 to 4s", s.Delay)
 	case s.Jitter < 0 || s.Jitter > s.Delay:
 		return fmt.Errorf("jitter %v: use 0 to the delay, %v", s.Jitter, s.Delay)
+	case s.Reorder && s.Jitter == 0:
+		return errors.New("reorder without jitter: no packet would overtake another")
 	case !(s.Loss >= 0 && s.Loss <= 100):
 		return fmt.Errorf("loss %v %%: use 0 to 100", s.Loss)
 	case s.RED != nil:

@@ -53,6 +53,9 @@ func (s Shape) tc(dev string, netem bool) (kinds string, script []string) {
 		if s.Delay > 0 {
 			line += fmt.Sprintf(" delay %dus %dus", s.Delay.Microseconds(), s.Jitter.Microseconds())
 		}
+		if s.Jitter > 0 {
+			line += " rate " + s.jitterRate()
+		}
 		if s.Loss > 0 {
 			line += fmt.Sprintf(" loss %g%%", s.Loss)
 		}
@@ -81,6 +84,15 @@ func (s Shape) tc(dev string, netem bool) (kinds string, script []string) {
 		add("tbf rate %dbit burst %d limit %d", s.Rate, max(2*frame, s.Rate/8/1000), queue*frame)
 	}
 	return kinds, script
+}
+
+// jitterRate is the rate of the netem that delays. With a rate, netem sends no packet before those that wait
+// already; this one is so high that it does nothing else. 0 takes away the rate that an earlier Shape gave.
+func (s Shape) jitterRate() string {
+	if s.Reorder {
+		return "0bit"
+	}
+	return "1tbit"
 }
 
 // bucket is 50 ms of tokens, in bytes, which make up for late timers of a busy

@@ -112,6 +112,11 @@ func (r *Result) whole() *Result {
 			class := &run.Classes[j]
 			class.Users = slices.Clone(class.Users)
 			list(&class.Users)
+			for _, set := range []*map[string]string{&class.CCTunables, &class.SchedulerTunables} {
+				if *set == nil {
+					*set = map[string]string{}
+				}
+			}
 			for k := range class.Users {
 				user := &class.Users[k]
 				user.Goodput = user.rate()

@@ -105,7 +105,12 @@ type Class struct {
 	Multipath bool   `json:"multipath"`
 	CC        string `json:"cc"`
 	Scheduler string `json:"scheduler"` // "": the kernel's default
-	Users     []User `json:"users"`
+
+	// Tunables that the scenario has set; the others had their defaults.
+	CCTunables        map[string]string `json:"cc_tunables"`
+	SchedulerTunables map[string]string `json:"scheduler_tunables"`
+
+	Users []User `json:"users"`
 }
 
 // User is one user's traffic in the measured phase.

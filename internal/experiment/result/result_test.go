@@ -38,13 +38,13 @@ func sample() *Result {
 			Links: []Link{{"ap", "r1", "server", Quality{of(1e7), of(75.0), nil}, Quality{of(9.9e6), of(75.1), of(0.0)},
 				"qdisc red 1:", Queue{990, 10, 30}}},
 			Classes: []Class{
-				{"multi", true, "lia", "default", []User{
+				{"multi", true, "olia", "default", map[string]string{"min_cwnd": "1"}, map[string]string{}, []User{
 					{Bytes: 2_500_000, Active: 20, Goodput: 1e6, Transfers: []Transfer{{0, 1_000_000, of(4.0)}, {5, 1_500_000, of(6.0)}},
 						Subflows:   []Subflow{{1, "wlan", 2_000_000, 3, 12.5, 100}, {2, "lte", 500_000, 1, 4, 200}},
 						OutOfOrder: of(uint64(50)), Received: of(uint64(1000)), Reinjected: of(uint64(5)), Energy: &Energy{40, SourceModel}},
 					{Bytes: 7_500_000, Active: 20, Goodput: 3e6, Transfers: []Transfer{{0, 1_000_000, nil}}, Subflows: []Subflow{}},
 				}},
-				{"single", false, "reno", "", []User{{Bytes: 1_000_000, Active: 8, Goodput: 1e6, Transfers: []Transfer{}, Subflows: []Subflow{}}}},
+				{"single", false, "reno", "", map[string]string{}, map[string]string{}, []User{{Bytes: 1_000_000, Active: 8, Goodput: 1e6, Transfers: []Transfer{}, Subflows: []Subflow{}}}},
 			},
 			RAPL: []Zone{{"package-0", Energy{100, SourceRAPL}}}, Samples: "samples/0000.csv", Warnings: []string{"slow"},
 		}},

@@ -3,8 +3,10 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -20,8 +22,9 @@ import (
 )
 
 // stateDir has the files named below, and one for each algorithm that a run has loaded: made before the
-// algorithm is loaded, and removed after it is unloaded. All runs that use the algorithm share a lock on its
-// file, which the kernel drops when a run dies. Whoever gets that lock alone may unload the algorithm.
+// algorithm is loaded, and removed after it is unloaded. It says which tunables were set. All runs that use the
+// algorithm share a lock on its file, which the kernel drops when a run dies. Whoever gets that lock alone may
+// unload the algorithm, or switch it to other tunables.
 const stateDir = "/run/mpcc/run"
 
 const (
@@ -46,6 +49,22 @@ func statePath(file string) string { return filepath.Join(stateDir, file) }
 // stateFile returns the name of an algorithm's file in stateDir.
 func stateFile(e catalog.Entry) string { return strings.ReplaceAll(e.ID(), "/", "-") }
 
+// algorithm is one that a run uses, and what its tunables are set to.
+type algorithm struct {
+	catalog.Entry
+	set map[string]string
+}
+
+// settings are the tunables as the algorithm's file has them.
+func (w algorithm) settings() string {
+	var all []string
+	for name, value := range w.set {
+		all = append(all, name+"="+value)
+	}
+	slices.Sort(all)
+	return strings.Join(all, " ")
+}
+
 // algorithms are those that a run uses and that it, or another run, has loaded.
 type algorithms struct {
 	held map[string]*lockfile.Lock // by file in stateDir
@@ -53,7 +72,7 @@ type algorithms struct {
 
 // acquire loads what is not loaded yet. What is loaded, but not by a run, is the user's: it is left as it is,
 // also by release.
-func acquire(ctx context.Context, entries []catalog.Entry) (*algorithms, error) {
+func acquire(ctx context.Context, wanted []algorithm) (*algorithms, error) {
 	unlock, err := lockState(ctx)
 	if err != nil {
 		return nil, err
@@ -68,36 +87,116 @@ func acquire(ctx context.Context, entries []catalog.Entry) (*algorithms, error) 
 		}
 	}
 	a := &algorithms{held: map[string]*lockfile.Lock{}}
-	if err := a.load(ctx, entries); err != nil {
+	if err := a.load(ctx, wanted); err != nil {
 		return nil, errors.Join(err, a.drop(context.WithoutCancel(ctx)))
 	}
 	return a, nil
 }
 
-func (a *algorithms) load(ctx context.Context, entries []catalog.Entry) error {
+func (a *algorithms) load(ctx context.Context, wanted []algorithm) error {
 	loaded, err := loader.Loaded()
 	if err != nil {
 		return err
 	}
-	for _, e := range entries {
-		if a.held[stateFile(e)] != nil {
+	for _, w := range wanted {
+		file := stateFile(w.Entry)
+		if a.held[file] != nil {
 			continue
 		}
-		_, byRun := os.Stat(statePath(stateFile(e)))
-		if slices.ContainsFunc(loaded, func(l catalog.Entry) bool { return l.ID() == e.ID() }) && byRun != nil {
-			continue // it is the user's
+		_, byRun := os.Stat(statePath(file))
+		there := slices.ContainsFunc(loaded, func(l catalog.Entry) bool { return l.ID() == w.ID() })
+		if there && byRun != nil { // it is the user's
+			if len(w.set) > 0 {
+				return fmt.Errorf("%s is loaded already, and the scenario sets tunables of it: say mpcc unload %[1]s, then the run loads it", w)
+			}
+			continue
 		}
-		if err := a.share(ctx, stateFile(e)); err != nil {
+		if err := a.share(ctx, file); err != nil {
 			return err
 		}
-		if _, err := loader.Load(ctx, e, loader.Options{}); err != nil {
+		if there {
+			if err := a.agrees(w); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := write(a.held[file], w.settings()); err != nil {
+			return err
+		}
+		if _, err := loader.Load(ctx, w.Entry, loader.Options{Set: w.set}); err != nil {
 			return err
 		}
 	}
-	if slices.ContainsFunc(entries, func(e catalog.Entry) bool { return e.Kind == catalog.Sched }) {
+	if slices.ContainsFunc(wanted, func(w algorithm) bool { return w.Kind == catalog.Sched }) {
 		return a.cutSmall(ctx)
 	}
 	return nil
+}
+
+// agrees returns an error if the algorithm, which is loaded, has other tunables.
+func (a *algorithms) agrees(w algorithm) error {
+	text, err := os.ReadFile(statePath(stateFile(w.Entry)))
+	if err != nil {
+		return err
+	}
+	if now := string(text); now != w.settings() {
+		return fmt.Errorf("another run has loaded %s with %s, this one wants %s: wait until it has ended",
+			w, tunablesIn(now), tunablesIn(w.settings()))
+	}
+	return nil
+}
+
+// tunablesIn names settings, in an error.
+func tunablesIn(settings string) string { return cmp.Or(settings, "the default tunables") }
+
+// write makes text all that the locked file holds.
+func write(l *lockfile.Lock, text string) error {
+	if err := l.File().Truncate(0); err != nil {
+		return err
+	}
+	_, err := l.File().WriteAt([]byte(text), 0)
+	return err
+}
+
+// adopt switches those algorithms, all of them acquired, that have other tunables than wanted.
+func (a *algorithms) adopt(ctx context.Context, wanted []algorithm) error {
+	for _, w := range wanted {
+		file := stateFile(w.Entry)
+		if a.held[file] == nil || a.agrees(w) == nil {
+			continue
+		}
+		if err := a.change(ctx, w); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a *algorithms) change(ctx context.Context, w algorithm) (err error) {
+	unlock, err := lockState(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	file := stateFile(w.Entry)
+	if err := a.held[file].Unlock(); err != nil {
+		return err
+	}
+	// Nobody else unloads it meanwhile: that takes the guard.
+	defer func() { err = errors.Join(err, a.share(ctx, file)) }()
+	alone, err := lockfile.Try(statePath(file))
+	var used *lockfile.HeldError
+	if errors.As(err, &used) {
+		return a.agrees(w)
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, alone.Unlock()) }()
+	if err := loader.Switch(ctx, w.Entry, loader.SwitchOptions{Set: w.set}); err != nil {
+		return err
+	}
+	return write(alone, w.settings())
 }
 
 // share shares the lock on a file of stateDir, which it makes if need be, until drop.

@@ -17,10 +17,11 @@ import (
 
 // measurement is one run while it is done.
 type measurement struct {
-	run      scenario.Run
-	folder   *result.Folder
-	index    int
-	progress *progress
+	run        scenario.Run
+	algorithms *algorithms
+	folder     *result.Folder
+	index      int
+	progress   *progress
 
 	plan    *scenario.Network
 	net     network
@@ -39,6 +40,13 @@ func (m *measurement) do(ctx context.Context) (err error) {
 		Point: m.run.Point, Repeat: m.run.Repeat, Seed: m.run.Seed, Warmup: m.run.Scenario.Phases.Warmup.Std().Seconds(),
 	}
 	m.progress.say("building")
+	wanted, err := wantedBy(m.run)
+	if err != nil {
+		return err
+	}
+	if err := m.algorithms.adopt(ctx, wanted); err != nil {
+		return err
+	}
 	l, err := lab.New()
 	if err != nil {
 		return err
@@ -90,8 +98,7 @@ func (m *measurement) send(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	m.assemble(first, last)
-	return nil
+	return m.assemble(first, last)
 }
 
 // mostVerified is the largest number of links' directions that are measured. A

@@ -207,6 +207,7 @@ func shape(s scenario.Shape) lab.Shape {
 		Rate:       uint64(s.Rate),
 		Delay:      s.Delay.Std(),
 		Jitter:     s.Jitter.Std(),
+		Reorder:    s.Reorder,
 		Loss:       float64(s.Loss),
 		Queue:      s.Queue.Packets,
 		QueueBytes: int(s.Queue.Bytes),

@@ -5,13 +5,14 @@ package run
 import (
 	"time"
 
+	"github.com/mpcc/mpcc/bpf/catalog"
 	"github.com/mpcc/mpcc/internal/experiment/result"
 	"github.com/mpcc/mpcc/internal/experiment/scenario"
 )
 
 // assemble makes the run's results: of what was counted at the beginning and at the end of the measured phase,
 // and of what the observers saw in it.
-func (m *measurement) assemble(first, last counts) {
+func (m *measurement) assemble(first, last counts) error {
 	r := &m.result
 	r.Measured = last.at.Sub(first.at).Seconds()
 	for i := range r.Links {
@@ -29,7 +30,10 @@ func (m *measurement) assemble(first, last counts) {
 	}
 	for i := range m.plan.Classes {
 		class := &m.plan.Classes[i]
-		c := classOf(class)
+		c, err := m.classOf(class)
+		if err != nil {
+			return err
+		}
 		for _, u := range m.users {
 			if u.class != class {
 				continue
@@ -44,15 +48,27 @@ func (m *measurement) assemble(first, last counts) {
 	}
 	m.net.busy(first.cpus, last.cpus)
 	r.Warnings = m.net.warnings
+	return nil
 }
 
 // classOf returns a class as results have it, without its users.
-func classOf(class *scenario.Class) result.Class {
+func (m *measurement) classOf(class *scenario.Class) (result.Class, error) {
 	c := result.Class{Name: string(class.Name), Multipath: class.Transport == scenario.OverMPTCP, CC: class.CC}
 	if class.Scheduler != "default" {
 		c.Scheduler = class.Scheduler
 	}
-	return c
+	for _, e := range class.Algorithms() {
+		set, err := m.run.Scenario.Settings(e)
+		if err != nil {
+			return c, err
+		}
+		if e.Kind == catalog.CC {
+			c.CCTunables = set
+		} else {
+			c.SchedulerTunables = set
+		}
+	}
+	return c, nil
 }
 
 // result returns what the user did in the measured phase, which began at start.

@@ -15,7 +15,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"time"
 
 	"github.com/mpcc/mpcc/bpf/catalog"
@@ -79,7 +78,7 @@ func All(ctx context.Context, file *scenario.File, folder *result.Folder, o Opti
 		done := p.now.Done
 		var m *measurement
 		for range tries {
-			m = &measurement{run: one, folder: folder, index: i, progress: &p}
+			m = &measurement{run: one, algorithms: algorithms, folder: folder, index: i, progress: &p}
 			if err = m.do(ctx); !errors.Is(err, errUnbelievable) {
 				break
 			}
@@ -150,10 +149,10 @@ func (p *progress) say(doing string) {
 	}
 }
 
-// load loads the algorithms of all runs. Those that are not in the catalog must
-// be the kernel's own.
+// load loads the algorithms of all runs, with the tunables of the first one that uses them. Those that are not in
+// the catalog must be the kernel's own.
 func load(ctx context.Context, runs []scenario.Run) (*algorithms, error) {
-	var entries []catalog.Entry
+	var all []algorithm
 	for _, one := range runs {
 		for _, u := range one.Scenario.Users {
 			cc := ccName(&u)
@@ -162,19 +161,34 @@ func load(ctx context.Context, runs []scenario.Run) (*algorithms, error) {
 					return nil, fmt.Errorf("%s, user %s: %w", one.Scenario.Name, u.Name, err)
 				}
 			}
-			for _, id := range []string{"cc/" + cc, "sched/" + strings.TrimPrefix(u.Scheduler, "sched/")} {
-				e, err := catalog.Find(id)
-				if err != nil {
-					continue
-				}
-				if err := loader.Check(e); err != nil {
-					return nil, fmt.Errorf("%s wants %s: %w", one.Scenario.Name, id, err)
-				}
-				entries = append(entries, e)
+		}
+		wanted, err := wantedBy(one)
+		if err != nil {
+			return nil, err
+		}
+		for _, w := range wanted {
+			if err := loader.Check(w.Entry); err != nil {
+				return nil, fmt.Errorf("%s wants %s: %w", one.Scenario.Name, w.ID(), err)
 			}
 		}
+		all = append(all, wanted...)
 	}
-	return acquire(ctx, entries)
+	return acquire(ctx, all)
+}
+
+// wantedBy returns mpcc's algorithms that a run uses.
+func wantedBy(one scenario.Run) ([]algorithm, error) {
+	var all []algorithm
+	for i := range one.Scenario.Users {
+		for _, e := range one.Scenario.Users[i].Algorithms() {
+			set, err := one.Scenario.Settings(e)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, algorithm{e, set})
+		}
+	}
+	return all, nil
 }
 
 // Clean removes what killed runs have left, and returns the names of their namespaces.

@@ -159,13 +159,16 @@ func (d *direction) smallPackets() int {
 // smallGap returns the time between small packets, which take a quarter of the rate at most.
 func (d *direction) smallGap() time.Duration {
 	if d.shape.Loss == 0 {
-		return 3 * time.Millisecond
+		return d.apart()
 	}
 	if d.shape.Rate == 0 {
 		return 100 * time.Microsecond
 	}
 	return max(100*time.Microsecond, frames(4, smallPayload+headers, d.shape.Rate))
 }
+
+// apart returns the time between packets of which none waits for the one before, which is delayed by jitter.
+func (d *direction) apart() time.Duration { return max(3*time.Millisecond, 2*d.shape.Jitter) }
 
 // frames returns how long n frames of so many bytes take at a rate.
 func frames(n, bytes int, rate uint64) time.Duration {
@@ -194,6 +197,11 @@ func (d *direction) measure(ctx context.Context) (q result.Quality, err error) {
 		q.Loss = pointer(1 - float64(len(small))/float64(n))
 		if d.shape.Loss == 0 && *q.Loss == 0 {
 			q.Loss = nil // none was asked for, and none is there
+		}
+		if d.shape.Jitter > 0 && d.smallGap() < d.apart() {
+			if small, err = p.send(ctx, 20, smallPayload, d.apart(), d.shape.Delay+d.shape.Jitter); err != nil {
+				return q, err
+			}
 		}
 		if d.shape.Delay > 0 && len(small) > 0 {
 			slices.SortFunc(small, func(a, b arrival) int { return cmp.Compare(a.delay(), b.delay()) })

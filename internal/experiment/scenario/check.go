@@ -58,6 +58,7 @@ func (d *decoder) check(s *Scenario) {
 	for i := range s.Events {
 		d.event(b, s, &s.Events[i])
 	}
+	d.tunables(s)
 }
 
 // names reports hosts and links that have the same name.
@@ -163,6 +164,9 @@ func list[T ~string](words []T) string {
 func (d *decoder) shape(s *Shape) {
 	if s.Jitter > s.Delay {
 		d.at(&s.Jitter, "jitter %v is above the delay %v: packets cannot arrive before they leave", s.Jitter, s.Delay)
+	}
+	if s.Reorder && s.Jitter == 0 {
+		d.at(&s.Reorder, "reorder without jitter: no packet would overtake another")
 	}
 	q := &s.Queue
 	kinds := 0

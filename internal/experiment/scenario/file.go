@@ -4,6 +4,7 @@ package scenario
 
 import (
 	"bytes"
+	"embed"
 	"errors"
 	"fmt"
 	"io"
@@ -12,11 +13,13 @@ import (
 	"os"
 	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/mpcc/mpcc/internal/experiment/own"
 	"github.com/mpcc/mpcc/internal/experiment/published"
 	"github.com/mpcc/mpcc/internal/experiment/result"
 	"github.com/mpcc/mpcc/internal/nearest"
@@ -38,9 +41,21 @@ type Run struct {
 	Scenario *Scenario // with the point's values in place of $(…)
 }
 
+// brought are the folders of the experiments that mpcc brings.
+var brought = []embed.FS{published.Files, own.Files}
+
 // Names returns the names of the experiments that mpcc brings.
 func Names() []string {
-	entries, err := published.Files.ReadDir(".")
+	var names []string
+	for _, folder := range brought {
+		names = append(names, namesIn(folder)...)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func namesIn(folder embed.FS) []string {
+	entries, err := folder.ReadDir(".")
 	if err != nil {
 		panic("scenario: " + err.Error())
 	}
@@ -60,7 +75,13 @@ func Load(name string) (*File, error) {
 		}
 		return Parse(name, text)
 	}
-	text, err := published.Files.ReadFile(name + ".yaml")
+	var text []byte
+	err := fs.ErrNotExist
+	for _, folder := range brought {
+		if text, err = folder.ReadFile(name + ".yaml"); !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		if near := nearest.Name(name, Names()); near != "" {
 			return nil, fmt.Errorf("no scenario %s: did you mean %s? Write ./%[1]s for a file of your own", name, near)
@@ -97,6 +118,7 @@ func Parse(path string, text []byte) (*File, error) {
 	}
 	all := append(points(first.Sweep, false), points(first.Sweep, true)...)
 	measured := map[string][]string{}
+	given := settings{}
 	for _, point := range all {
 		at, s := f.decode(environment(first.Sweep, point))
 		if len(at.problems) == 0 {
@@ -107,11 +129,13 @@ func Parse(path string, text []byte) (*File, error) {
 			return nil, err
 		}
 		s.measured(measured)
+		given.add(at, s)
 		if f.Scenario == nil {
 			f.Scenario = s
 		}
 	}
 	d.expect(first, measured)
+	given.check(d)
 	return f, d.err()
 }
 

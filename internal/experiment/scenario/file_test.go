@@ -114,6 +114,7 @@ var mistakes = []struct{ old, new, place, want string }{
 	{"[core, server]", "[core]", ":", "link lan: between takes two different"},
 	{"[many, core]", "[many, pair]}\n  - {name: two, between: [many, core]", ":", "no host or router pair"},
 	{"jitter: 1 ms", "jitter: 20 ms", ":", "jitter 20 ms is above the delay 10 ms"},
+	{"jitter: 1 ms", "reorder: true", "16:81", "reorder without jitter: no packet would overtake another"},
 	{"{packets: 50}", "{packets: 50, bytes: 64 KB}", ":", "a queue of 2 kinds: give one of packets, bytes, red"},
 	{"rate: 10 Mbit/s, delay", "delay", ":", "a queue without a rate: nothing would ever wait in it"},
 	{"max: 10,", "max: 5,", ":", "max 5 is not above min 5"},
@@ -132,6 +133,15 @@ var mistakes = []struct{ old, new, place, want string }{
 	{"routers: [core]", "routers: [core]\ngenerate: [{name: dc, vl2: {racks: 256, hosts: 64, aggregations: 2, intermediates: 1}}]", "15:36", "16384 hosts: use at most 1024"},
 	{"routers: [core]", "routers: [core]\ngenerate: [{name: user, fat_tree: {ports: 2}}]", "15:19", "there is another host or router user"},
 	{"routers: [core]", "routers: [core]\ngenerate: [{name: dc, fat_tree: {ports: 16}}]", "1:7", "hosts and routers with"},
+	// Tunables
+	{"routers: [core]", "routers: [core]\ntunables: [papr]", "15:12", `tunables: "papr" is no setting: use paper, name=value or default`},
+	{"routers: [core]", "routers: [core]\ntunables: [paper=1]", "15:12", `tunables: "paper=1" is no setting: use paper, name=value or default`},
+	{"routers: [core]", "routers: [core]\ntunables: [=1]", "15:12", `tunables: "=1" is no setting`},
+	{"routers: [core]", "routers: [core]\ntunables: [paper, paper]", "15:19", "tunables: paper is there twice: leave one"},
+	{"routers: [core]", "routers: [core]\ntunables: paper", "15:11", "tunables is not a list"},
+	{"routers: [core]", "routers: [core]\ntunables: [paper, metric=cubic]", "15:19", `tunables: metric of olia is not "cubic": use rate|square`},
+	{"routers: [core]", "routers: [core]\ntunables: [weight=fair]", "15:12", "tunables: none of lia, olia has a tunable weight: there are "},
+	{"routers: [core]", "routers: [core]\ntunables: [\"$(cc == 'lia' ? 'metric=rate' : 'weight=fair')\"]", "15:12", "tunables: none of olia has a tunable weight"},
 	// Users
 	{"to: server, via", "to: serber, via", ":", "phone: no host serber: there are many, server, user"},
 	{"to: server, via", "to: core, via", ":", "phone: no host core"},

@@ -4,6 +4,7 @@ package scenario
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"regexp"
 	"slices"
@@ -12,6 +13,8 @@ import (
 	"time"
 
 	"github.com/mpcc/mpcc/bpf/catalog"
+	"github.com/mpcc/mpcc/internal/experiment/own"
+	"github.com/mpcc/mpcc/internal/experiment/published"
 	"github.com/mpcc/mpcc/internal/experiment/result"
 )
 
@@ -23,35 +26,84 @@ var cites = regexp.MustCompile(`\b(tables?|figs?|section) [0-9IVX]|[=/·]`)
 func TestPublished(t *testing.T) {
 	want := []string{"datacenter", "delay-difference", "four-nics", "mpcubic-fairness", "power", "scenario-a", "scenario-b",
 		"scenario-c", "shared-bottlenecks", "traffic-shift", "wifi-4g", "wlan-3g", "wlan-wlan"}
-	if got := Names(); !slices.Equal(got, want) {
+	if got := namesIn(published.Files); !slices.Equal(got, want) {
 		t.Errorf("there are %v, not %v", got, want)
 	}
-	for _, name := range Names() {
+	for _, name := range want {
 		t.Run(name, func(t *testing.T) {
-			f, err := Load(name)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if string(f.Name) != name {
-				t.Errorf("it is called %s", f.Name)
-			}
+			f := brings(t, name)
 			if !cites.MatchString(f.Source) {
 				t.Errorf("source %q names no place in a paper", f.Source)
 			}
-			short := time.Duration(0)
-			for _, r := range f.Runs(true) {
-				short += r.Scenario.Phases.Warmup.Std() + r.Scenario.Phases.Measure.Std()
-				if n := r.Network(); len(n.Hosts)+len(n.Routers) > 40 {
-					t.Errorf("the short form has %d hosts and routers at %v", len(n.Hosts)+len(n.Routers), r.Point)
-				}
-			}
-			if short > 90*time.Second {
-				t.Errorf("the short form takes up to %v", short)
+			if !slices.Equal(f.Tunables, []string{"paper"}) {
+				t.Errorf("its tunables are %v, not the paper's", f.Tunables)
 			}
 			expected(t, f)
 			known(t, f)
 		})
 	}
+}
+
+// Its own compare every congestion control with the kernel's CUBIC, with the defaults.
+func TestOwn(t *testing.T) {
+	want := []string{"household", "plain"}
+	if got := namesIn(own.Files); !slices.Equal(got, want) {
+		t.Errorf("there are %v, not %v", got, want)
+	}
+	for _, name := range want {
+		t.Run(name, func(t *testing.T) {
+			f := brings(t, name)
+			expected(t, f)
+			known(t, f)
+			var all, claimed []string
+			for _, e := range catalog.Entries {
+				if e.Kind == catalog.CC {
+					all = append(all, e.Name)
+				}
+			}
+			for _, c := range f.Expect.Claims {
+				claimed = append(claimed, c.At["cc"])
+			}
+			run := map[string]bool{}
+			for _, r := range f.Runs(false) {
+				run[r.Scenario.Users[0].CC] = true
+				if set := r.Scenario.Tunables; !slices.Equal(set, []string{"default"}) {
+					t.Errorf("at %v it sets %v", r.Point, set)
+				}
+			}
+			slices.Sort(all)
+			slices.Sort(claimed)
+			if !slices.Equal(claimed, all) {
+				t.Errorf("it claims something of %v; there are %v", claimed, all)
+			}
+			if with := slices.Sorted(maps.Keys(run)); !slices.Equal(with, slices.Sorted(slices.Values(append(all, "cubic")))) {
+				t.Errorf("it runs with %v, not with cubic and %v", with, all)
+			}
+		})
+	}
+}
+
+// brings loads an experiment by its name, and looks at what all of them have: the name, and a short form that is short.
+func brings(t *testing.T, name string) *File {
+	t.Helper()
+	f, err := Load(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(f.Name) != name {
+		t.Errorf("it is called %s", f.Name)
+	}
+	short := time.Duration(0)
+	for _, r := range f.Runs(true) {
+		short += r.Scenario.Phases.Warmup.Std() + r.Scenario.Phases.Measure.Std()
+		if n := r.Network(); len(n.Hosts)+len(n.Routers) > 40 {
+			t.Errorf("the short form has %d hosts and routers at %v", len(n.Hosts)+len(n.Routers), r.Point)
+		}
+	}
+	if short > 90*time.Second {
+		t.Errorf("the short form takes up to %v", short)
+	}
+	return f
 }
 
 func expected(t *testing.T, f *File) {

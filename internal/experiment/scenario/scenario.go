@@ -50,6 +50,9 @@ type Scenario struct {
 
 	// Who sends what.
 	Users []User `yaml:"users"`
+	// What mpcc's congestion controls and packet schedulers are set to, as by mpcc load --set: name=value goes to
+	// those that have such a tunable; paper sets all others to what the algorithm's paper has; default sets nothing.
+	Tunables []string `yaml:"tunables,omitempty"`
 	// Changes of links while users send.
 	Events []Event `yaml:"events,omitempty"`
 
@@ -128,8 +131,12 @@ type Shape struct {
 	Rate Rate `yaml:"rate,omitempty" range:"8 kbit/s..100 Gbit/s"`
 	// Delay, one way.
 	Delay Duration `yaml:"delay,omitempty" default:"0 s" range:"0 s..4 s"`
-	// The delay varies evenly by this much either way.
+	// The delay varies evenly by this much either way. Packets keep their order: one that would overtake others leaves
+	// right behind them.
 	Jitter Duration `yaml:"jitter,omitempty" default:"0 s" range:"0 s..4 s"`
+	// Let packets overtake each other because of the jitter. Data that overtakes the handshake of a subflow makes the
+	// kernel reset that subflow.
+	Reorder bool `yaml:"reorder,omitempty" default:"false"`
 	// Packets lost at random.
 	Loss Percent `yaml:"loss,omitempty" default:"0 %" range:"0 %..100 %"`
 	// The queue of packets that wait because of the rate.
