@@ -134,7 +134,8 @@ static __noinline int run_period(struct tcp_sock *tp)
 	struct cc_view v;
 
 	state->next_cut_us = tp->tcp_mstamp + (__u64)period_ms * 1000;
-	look(&v, tp);
+	/* The peer's buffer is one for all subflows, whatever bottlenecks they share. */
+	look_at_group(&v, tp, MPCC_ANY_GROUP);
 	if (!v.coupled)
 		return 0;
 	decide_window(&setting, &v);

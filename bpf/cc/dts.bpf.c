@@ -66,6 +66,14 @@ MPCC_GLOBAL int dts_step(struct mpcc_step *step nonnull, const struct cc_sum *su
 	return 0;
 }
 
+/* eps_r, and 1 where it is more */
+MPCC_GLOBAL int dts_shift(struct mpcc_num *part nonnull, const struct cc_sum *sum nonnull,
+			  const struct mpcc_path *p nonnull)
+{
+	*part = num_min(coupled_epsilon(sum, p), num_of(1));
+	return 0;
+}
+
 /* eps_r */
 MPCC_GLOBAL int dts_coupling(struct mpcc_coupling *c nonnull, const struct cc_sum *sum nonnull,
 			     const struct mpcc_path *p nonnull)
@@ -82,6 +90,7 @@ static const struct cc_hooks cc_hooks = {
 	.floor = low_floor,
 	.set_window = keep_window,
 	.coupling = dts_coupling,
+	.shift = dts_shift,
 	.read_private = dts_read_private,
 };
 

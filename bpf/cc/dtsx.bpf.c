@@ -116,6 +116,19 @@ MPCC_GLOBAL int dtsx_step(struct mpcc_step *step nonnull, const struct cc_sum *s
 	return 0;
 }
 
+/* eps_r (1 - sigma_r), at most 1; kappa u_r, where there is one, is per packet and ACK */
+MPCC_GLOBAL int dtsx_shift(struct mpcc_num *part nonnull, const struct cc_sum *sum nonnull,
+			   const struct mpcc_path *p nonnull)
+{
+	struct mpcc_num eps = num_min(path_epsilon(p), num_of(1));
+	struct mpcc_num window = num_of(p->cwnd);
+	/* Of the growth alone, taken for Reno's 1 / w. */
+	struct mpcc_num price = num_mul(path_price(sum, p), num_mul(window, window));
+
+	*part = num_sub(num_mul(eps, num_sub(num_of(1), path_share(sum, p))), price);
+	return 0;
+}
+
 /* What it pays per packet of window: kappa u_r + d_r sigma_r / w_r */
 MPCC_GLOBAL int dtsx_coupling(struct mpcc_coupling *c nonnull, const struct cc_sum *sum nonnull,
 			      const struct mpcc_path *p nonnull)
@@ -138,6 +151,7 @@ static const struct cc_hooks cc_hooks = {
 	.floor = low_floor,
 	.set_window = keep_window,
 	.coupling = dtsx_coupling,
+	.shift = dtsx_shift,
 	.read_private = dtsx_read_private,
 };
 

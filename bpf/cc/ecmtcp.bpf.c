@@ -108,6 +108,14 @@ MPCC_GLOBAL int ecmtcp_step(struct mpcc_step *step nonnull, const struct cc_sum 
 	return 0;
 }
 
+/* s_r, and 1 where it is more */
+MPCC_GLOBAL int ecmtcp_part(struct mpcc_num *part nonnull, const struct cc_sum *sum nonnull,
+			    const struct mpcc_path *p nonnull)
+{
+	*part = num_min(ecmtcp_shift(sum, p), num_of(1));
+	return 0;
+}
+
 /* s_r */
 MPCC_GLOBAL int ecmtcp_coupling(struct mpcc_coupling *c nonnull, const struct cc_sum *sum nonnull,
 				const struct mpcc_path *p nonnull)
@@ -140,6 +148,7 @@ static const struct cc_hooks cc_hooks = {
 	.floor = reno_floor,
 	.set_window = keep_window,
 	.coupling = ecmtcp_coupling,
+	.shift = ecmtcp_part,
 	.read_private = ecmtcp_read_private,
 	.on_loss = ecmtcp_on_loss,
 	.on_undo = ecmtcp_on_undo,

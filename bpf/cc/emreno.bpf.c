@@ -55,6 +55,14 @@ MPCC_GLOBAL int emreno_step(struct mpcc_step *step nonnull, const struct cc_sum 
 }
 
 /* min e / e_r */
+MPCC_GLOBAL int emreno_shift(struct mpcc_num *part nonnull, const struct cc_sum *sum nonnull,
+			     const struct mpcc_path *p nonnull)
+{
+	*part = energy_weight(sum, p);
+	return 0;
+}
+
+/* min e / e_r */
 MPCC_GLOBAL int emreno_coupling(struct mpcc_coupling *c nonnull, const struct cc_sum *sum nonnull,
 				const struct mpcc_path *p nonnull)
 {
@@ -70,6 +78,7 @@ static const struct cc_hooks cc_hooks = {
 	.floor = reno_floor,
 	.set_window = keep_window,
 	.coupling = emreno_coupling,
+	.shift = emreno_shift,
 	.read_private = emreno_read_private,
 };
 

@@ -41,5 +41,7 @@
  */
 #define MPCC_GLOBAL __attribute__((noinline, weak))
 #define nonnull mpcc_tag("arg:nonnull")
+/* A kernel object as the kernel handed it to the program. */
+#define trusted mpcc_tag("arg:trusted")
 
 #endif

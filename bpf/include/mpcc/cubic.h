@@ -109,6 +109,17 @@ static __always_inline void skip_pause(struct mpcc_flow *flow, const struct tcp_
 	flow->last_ack_us = now_us;
 }
 
+/* Has the curve see only a part of the time since the last decision, and of the segments. */
+static __always_inline void slow_curve(struct mpcc_flow *flow, struct mpcc_num part, __u32 since_us)
+{
+	__u64 part_q16 = num_to_fixed(part, 16);
+
+	if (part_q16 >= 1 << 16)
+		return;
+	flow->curve.began_us += (__u32)(since_us * ((1 << 16) - part_q16) >> 16);
+	flow->acked = flow->acked * part_q16 >> 16;
+}
+
 /* The rule of a connection of one subflow: what a segment adds now, in a curve that goes on or begins. */
 static __always_inline __s64 cubic_step(struct mpcc_flow *flow, const struct tcp_sock *tp)
 {

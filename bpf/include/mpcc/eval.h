@@ -27,28 +27,41 @@ struct mpcc_eval {
 
 struct mpcc_eval eval;
 
-/* The view that one subflow has; not inlined, for the verifier's sake. */
-static __noinline void look_at_given(struct cc_view *v, const struct mpcc_path *self)
+/* What of the given subflows one sees; not inlined, for the verifier's sake. */
+static __noinline void look_at_given(struct cc_view *v, const struct mpcc_path *self, __u64 group)
 {
 	for (__u32 backups = 0; backups < 2 && !v->counting; backups++) {
 		for (__u32 i = 0; i < MPCC_MAX_SUBFLOWS; i++)
 			if (i < eval.count)
-				v->counting += count_path(v, &eval.paths[i], backups, self->group);
+				count_path(v, &eval.paths[i], backups, group);
 		v->coupled = path_usable(self) && self->backup == backups;
 	}
+}
+
+/* As look() does. */
+static __always_inline void view_given(struct cc_view *v, const struct mpcc_path *self)
+{
+	v->self = *self;
+	look_at_given(v, self, self->group);
+	if (!v->coupled || v->grouped > 1 || v->counting == 1)
+		return;
+	__builtin_memset(v, 0, sizeof(*v));
+	v->self = *self;
+	look_at_given(v, self, MPCC_ANY_GROUP);
+	v->grouped = 1;
 }
 
 static __always_inline void decide_given(void)
 {
 	for (__u32 i = 0; i < MPCC_MAX_SUBFLOWS; i++) {
 		struct mpcc_decision *d = &eval.decisions[i];
-		struct cc_view v = { .self = eval.paths[i] };
+		struct cc_view v = {};
 		struct mpcc_setting setting;
 		struct mpcc_step step = {};
 
 		if (i >= eval.count)
 			return;
-		look_at_given(&v, &eval.paths[i]);
+		view_given(&v, &eval.paths[i]);
 		decide_step(&step, &v);
 		d->increase = step;
 		d->after_loss = decide_after_loss(&v);

@@ -39,6 +39,12 @@ struct cc_hooks {
 	int (*coupling)(struct mpcc_coupling *c, const struct cc_sum *sum,
 			const struct mpcc_path *p);
 
+	/*
+	 * What remains of the rule in a subflow that shares its bottleneck with no other: the part, at most 1, of
+	 * its growth alone that the algorithm's preference among paths leaves it. sum is over all subflows.
+	 */
+	int (*shift)(struct mpcc_num *part, const struct cc_sum *sum, const struct mpcc_path *p);
+
 	/* Around the rule: sockets. */
 
 	/* Fills a path with what the state of its subflow holds, seen from the subflow whose state is own. */

@@ -40,12 +40,14 @@ struct mpcc_flow {
 		struct mpcc_curve curve;
 	};
 	__u16 acked; /* segments that the curve's friendly has not seen */
+	__u16 apart; /* siblings that share no bottleneck with it: a bit for each, by the low bits of its id */
 	__u8 curve_of; /* the union holds a curve for so many subflows; 0 = none */
 	__u8 samples; /* of RTT in the round */
-	__u8 in_round; /* the union holds a round */
-	__u8 decided; /* a decision stands */
-	__u8 alone; /* the decision: as a connection of one subflow does */
-	__u8 floor; /* the decision: smallest window, packets */
+	__u8 in_round : 1; /* the union holds a round */
+	__u8 decided : 1; /* a decision stands */
+	__u8 alone : 1; /* the decision: as a connection of one subflow does */
+	__u8 floor : 2; /* the decision: smallest window, packets */
+	__u8 single : 1; /* shares its bottleneck with no sibling */
 };
 
 #define MPCC_PRIVATE_BYTES 104

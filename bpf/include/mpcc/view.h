@@ -101,6 +101,7 @@ struct cc_view {
 	struct mpcc_path self;
 	__u64 sums[CC_SUM_BYTES / 8]; /* a struct cc_sum over the subflows of one group */
 	__u32 counting; /* the connection's subflows that count, of whatever group */
+	__u32 grouped; /* those of the group */
 	__u32 coupled; /* the own subflow is one of them */
 };
 
@@ -110,17 +111,21 @@ static __always_inline struct cc_sum *sum_of(struct cc_view *v)
 }
 
 /*
- * 1 if a path counts, among the backups or among the others as asked for; then it goes into the sums too, if
- * it is of the group.
+ * Whether a path counts, among the backups or among the others as asked for; then it goes into the sums, of the group
+ * if it is of that.
  */
-static __always_inline __u32 count_path(struct cc_view *v, const struct mpcc_path *p, __u32 backups,
-					__u64 group)
+static __always_inline bool count_path(struct cc_view *v, const struct mpcc_path *p, __u32 backups,
+				       __u64 group)
 {
 	if (!path_usable(p) || p->backup != backups)
-		return 0;
-	if (group == MPCC_ANY_GROUP || group == p->group)
+		return false;
+	/* Numbers that the verifier does not know, or it would follow every way in which paths may count. */
+	v->counting += 1 + mpcc_unknown_zero(p->cwnd);
+	if (group == MPCC_ANY_GROUP || group == p->group) {
+		v->grouped += 1 + mpcc_unknown_zero(p->cwnd);
 		cc_hooks.add_path(sum_of(v), p);
-	return 1;
+	}
+	return true;
 }
 
 static __always_inline void count_siblings(struct cc_view *v, const struct tcp_sock *self,
@@ -143,32 +148,44 @@ static __always_inline void count_siblings(struct cc_view *v, const struct tcp_s
 		if ((void *)ctx == self->inet_conn.icsk_ulp_data)
 			continue;
 		read_sibling(&p, self, ctx);
-		v->counting += count_path(v, &p, backups, group);
+		count_path(v, &p, backups, group);
 	}
 }
 
 /* The view that a subflow has of a group: its own, which is 0, or MPCC_ANY_GROUP. */
-static __always_inline void look_at_group(struct cc_view *v, const struct tcp_sock *tp, __u64 group)
+MPCC_GLOBAL int look_at_group(struct cc_view *v nonnull, const struct tcp_sock *tp trusted,
+			      __u64 group)
 {
 	const struct mptcp_subflow_context *own = subflow_of(tp);
 	const struct mptcp_sock *conn = connection_of(own);
 
 	__builtin_memset(v, 0, sizeof(*v));
+	v->counting = mpcc_unknown_zero(tp->snd_cwnd);
+	v->grouped = mpcc_unknown_zero(tp->snd_cwnd);
 	read_socket(&v->self, tp);
 	if (own)
 		read_subflow(&v->self, own);
 	read_private(&v->self, tp, state_of(tp));
 
 	for (__u32 backups = 0; backups < 2 && !v->counting; backups++) {
-		v->counting = v->coupled = count_path(v, &v->self, backups, group);
+		v->coupled = count_path(v, &v->self, backups, group);
 		if (conn)
 			count_siblings(v, tp, conn, backups, group);
 	}
+	return 0;
 }
 
+/*
+ * The view for a decision: of the own group or, by a subflow that is a group by itself, of all subflows, which its
+ * hook shift compares it with.
+ */
 static __always_inline void look(struct cc_view *v, const struct tcp_sock *tp)
 {
-	look_at_group(v, tp, 0);
+	bool single = flow_of(tp)->single;
+
+	look_at_group(v, tp, single ? MPCC_ANY_GROUP : 0);
+	if (single)
+		v->grouped = 1;
 }
 
 #endif

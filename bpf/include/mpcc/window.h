@@ -17,12 +17,22 @@ enum { ALONE_CUBIC, ALONE_RENO, ALONE_OWN };
 TUNABLE_PAPER(alone, ALONE_CUBIC, MPCC_PAPER_ALONE,
 	      "cubic|reno|own; the control of a connection with one usable subflow");
 
-/* The rules that a subflow has by itself: those, and the algorithm's. */
+/* The algorithm's rule is for subflows that have others in their group; where it has one for a single one, for that. */
 static __always_inline __u8 rule_for(const struct cc_view *v)
 {
 	if (!v->coupled)
 		return alone == ALONE_OWN ? ALONE_RENO : alone;
-	return v->counting > 1 ? ALONE_OWN : alone;
+	return v->grouped > 1 ? ALONE_OWN : alone;
+}
+
+/* What part of its growth alone a subflow has. */
+static __always_inline struct mpcc_num part_of_growth(struct cc_view *v)
+{
+	struct mpcc_num part = num_of(1);
+
+	if (cc_hooks.shift && v->coupled && v->counting > v->grouped)
+		cc_hooks.shift(&part, sum_of(v), &v->self);
+	return part;
 }
 
 /* 1 / w (RFC 5681): a packet per window. */
@@ -58,6 +68,8 @@ static __always_inline void decide_step(struct mpcc_step *step, struct cc_view *
 		reno_step(step, &v->self);
 	else
 		cubic_step_given(step, &v->self);
+	if (rule != ALONE_OWN)
+		step->up = num_mul(step->up, part_of_growth(v));
 }
 
 static __always_inline __u32 decide_floor(struct cc_view *v)
@@ -200,6 +212,7 @@ static __noinline int decide(struct sock *sk)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 	struct mpcc_flow *flow = flow_of(tp);
+	__u32 now_us = (__u32)tp->tcp_mstamp, decided_us = flow->decided_us;
 	struct mpcc_step step = {};
 	struct cc_view v;
 	__u8 rule;
@@ -210,13 +223,16 @@ static __noinline int decide(struct sock *sk)
 	flow->alone = rule != ALONE_OWN;
 	flow->floor = decide_floor(&v);
 	flow->decided = 1;
-	flow->decided_us = (__u32)tp->tcp_mstamp;
+	flow->decided_us = now_us;
 	if (rule == ALONE_CUBIC) {
+		if (flow->curve_of)
+			slow_curve(flow, part_of_growth(&v), elapsed_us(now_us, decided_us));
 		flow->step_q40 = cubic_step(flow, tp);
 		return 0;
 	}
 	if (rule == ALONE_RENO) {
 		reno_step(&step, &v.self);
+		step.up = num_mul(step.up, part_of_growth(&v));
 		flow->step_q40 = q40_of(&step);
 	} else {
 		flow->step_q40 = own_step(&v, tp);
