@@ -17,7 +17,9 @@
  * beta and theta_0 are not published; the values are ours. The paper's text has the averaging step
  * above theta_max only: rule=text. It leaves theta = theta_max open: the milder step. Paths that differ
  * in propagation would be cut for ever, so a slow path without a queue (srtt at most 1.05 of its base
- * RTT) is left alone, and no window is cut below 2 packets. No cut while in recovery.
+ * RTT) is left alone, and no window is cut below 2 packets. No cut in fast recovery, nor in that after a timeout.
+ * The base RTT is the kernel's windowed minimum, since a handover to a longer path would otherwise look like a queue
+ * for ever; base_rtt=lifetime remembers the smallest of all.
  */
 #include "mpcc/cc.h"
 
@@ -25,6 +27,7 @@ enum { RULE_ALGORITHM, RULE_TEXT };
 TUNABLE(rule, RULE_ALGORITHM, "algorithm|text; cut by Algorithm 1, or as the paper's text has it");
 TUNABLE(period_ms, 500, "10..10000 ms; time between two cuts");
 TUNABLE(beta_percent, 75, "0..99 percent; weight of the old theta");
+TUNABLE_BASE_RTT;
 TUNABLE(theta_0_percent, 150, "100..1000 percent; ratio of delays that is left alone");
 
 struct cc_state {
@@ -45,7 +48,7 @@ static __always_inline void cdd_read_private(struct mpcc_path *p, const struct t
 					     const struct cc_state *state,
 					     const struct cc_state *own)
 {
-	p->base_rtt_us = state->flow.base_rtt_us;
+	p->base_rtt_us = base_rtt_of(tp, &state->flow);
 	p->theta = state->theta;
 	p->peer_window = tp->mss_cache ? tp->snd_wnd / tp->mss_cache : 0;
 }
@@ -142,10 +145,11 @@ static __noinline int run_period(struct tcp_sock *tp)
 	return 0;
 }
 
-/* Not called in recovery. */
+/* Not called in fast recovery. After a timeout srtt tells of the timeout, not of the path's delay. */
 static __always_inline void cdd_on_ack(struct cc_state *state, struct tcp_sock *tp)
 {
-	if (tp->tcp_mstamp >= state->next_cut_us)
+	if (mpcc_bits(&tp->inet_conn, icsk_ca_state) != TCP_CA_Loss &&
+	    tp->tcp_mstamp >= state->next_cut_us)
 		run_period(tp);
 }
 

@@ -22,9 +22,7 @@
  */
 #include "mpcc/cc.h"
 
-enum { BASE_LIFETIME, BASE_WINDOW };
-TUNABLE_PAPER(base_rtt, BASE_WINDOW, "lifetime",
-	      "lifetime|window; how long the smallest RTT is remembered");
+TUNABLE_BASE_RTT;
 TUNABLE(cap, 0, "off|on; never grow faster than 1/w, as LIA does");
 
 struct cc_state {
@@ -42,7 +40,7 @@ static __always_inline void dts_read_private(struct mpcc_path *p, const struct t
 					     const struct cc_state *state,
 					     const struct cc_state *own)
 {
-	p->base_rtt_us = base_rtt == BASE_WINDOW ? tp->rtt_min.s[0].v : state->flow.base_rtt_us;
+	p->base_rtt_us = base_rtt_of(tp, &state->flow);
 }
 
 MPCC_GLOBAL int dts_add(struct cc_sum *sum nonnull, const struct mpcc_path *p nonnull)

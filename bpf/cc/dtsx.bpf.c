@@ -3,7 +3,9 @@
  * Extended DTS (Zhao, Liu, Wang, "On Energy-Efficient Congestion Control for Multipath TCP", section V,
  * equations (6)-(9)): DTS with a price on each path.
  *
- *   per acknowledged segment   w_r += eps_r (w_r / RTT_r^2) / (sum_k w_k / RTT_k)^2 - w_r kappa u_r
+ *   per acknowledged segment   w_r += d_r - d_r sigma_r - w_r kappa u_r
+ *   d_r                        eps_r (w_r / RTT_r^2) / (sum_k w_k / RTT_k)^2
+ *   sigma_r                    p1 (1 - min_k e_k / e_r) + p2 [RTT_r - baseRTT_r > q_target]
  *   kappa u_r                  k1 e_r / min_k e_k + k2 [RTT_r - baseRTT_r > q_target]
  *   per loss event             w_r /= 2
  *
@@ -12,16 +14,25 @@
  * Deviations: the paper's u_r counts switch links and queues, which a host cannot see, and gives no
  * constants. The first term here is the energy per bit e_r of the path's interface relative to the
  * cheapest one, from the energy profiles; without a profile on every path in use it is 0. The second
- * term takes a queueing delay above q_target for the queue. k1 and k2 are ours; useful values are of
- * the order of the loss rate. With one subflow there is nowhere to shift to: Reno.
+ * term takes a queueing delay above q_target for the queue. With one subflow there is nowhere to shift to.
+ *
+ * The paper's price grows with the window and not with what the window earns: growth ends where w_r kappa = d_r, so on
+ * one path out of several with the same RTT, d_r <= 1 / w_r, no window passes sqrt(1 / kappa) packets, 32 at kappa
+ * = 1000 ppm, however fast the path is. By default, therefore, k1 = k2 = 0, and a path pays with a share sigma_r of
+ * its increase, which leaves the fastest path as large a window as its losses do. --set paper has kappa alone.
  */
 #include "mpcc/cc.h"
 
-TUNABLE(k1_ppm, 1000,
-	"0..100000 ppm; price of the cheapest path's energy, per packet of window and ACK");
-TUNABLE(k2_ppm, 1000,
-	"0..100000 ppm; price of a queue above q_target, per packet of window and ACK");
+TUNABLE_PAPER(p1_percent, 50, "0",
+	      "0..50 percent; share of its increase that a path far dearer than the cheapest pays");
+TUNABLE_PAPER(p2_percent, 50, "0",
+	      "0..50 percent; share of its increase that a path with a queue above q_target pays");
+TUNABLE_PAPER(k1_ppm, 0, "1000",
+	      "0..100000 ppm; price of the cheapest path's energy, per packet of window and ACK");
+TUNABLE_PAPER(k2_ppm, 0, "1000",
+	      "0..100000 ppm; price of a queue above q_target, per packet of window and ACK");
 TUNABLE(q_target_us, 5000, "0..10000000 us; queueing delay that costs nothing");
+TUNABLE_BASE_RTT;
 
 struct cc_state {
 	struct mpcc_flow flow;
@@ -40,7 +51,7 @@ static __always_inline void dtsx_read_private(struct mpcc_path *p, const struct 
 					      const struct cc_state *state,
 					      const struct cc_state *own)
 {
-	p->base_rtt_us = state->flow.base_rtt_us;
+	p->base_rtt_us = base_rtt_of(tp, &state->flow);
 	p->price_pj = state->flow.price_pj;
 }
 
@@ -52,39 +63,71 @@ MPCC_GLOBAL int dtsx_add(struct cc_sum *sum nonnull, const struct mpcc_path *p n
 	return 0;
 }
 
+static __always_inline bool has_queue(const struct mpcc_path *p)
+{
+	return p->base_rtt_us && p->srtt_us8 > ((__u64)p->base_rtt_us + q_target_us) << 3;
+}
+
 /* kappa u_r */
 static __always_inline struct mpcc_num path_price(const struct cc_sum *sum,
 						  const struct mpcc_path *p)
 {
-	__u64 limit_us8 = ((__u64)p->base_rtt_us + q_target_us) << 3;
 	struct mpcc_num ppm = num_zero();
 
 	if (!sum->prices.unpriced)
 		ppm = num_mul(num_of(k1_ppm),
 			      price_ratio(&sum->prices, p->price_pj, sum->prices.cheapest_pj));
-	if (p->base_rtt_us && p->srtt_us8 > limit_us8)
+	if (has_queue(p))
 		ppm = num_add(ppm, num_of(k2_ppm));
 	return num_div(ppm, num_of(1000000));
+}
+
+/* sigma_r; 1 - min_k e_k / e_r is 0 without prices */
+static __always_inline struct mpcc_num path_share(const struct cc_sum *sum,
+						  const struct mpcc_path *p)
+{
+	struct mpcc_num cheapness = price_ratio(&sum->prices, sum->prices.cheapest_pj, p->price_pj);
+	struct mpcc_num percent = num_mul(num_of(p1_percent), num_sub(num_of(1), cheapness));
+
+	if (has_queue(p))
+		percent = num_add(percent, num_of(p2_percent));
+	return num_div(percent, num_of(100));
+}
+
+/* d_r */
+static __always_inline struct mpcc_num dts_increase(const struct cc_sum *sum,
+						    const struct mpcc_path *p)
+{
+	struct mpcc_num up = resource_pooling_increase(sum->rate, p);
+
+	return sum->n > 1 ? num_mul(path_epsilon(p), up) : up;
 }
 
 MPCC_GLOBAL int dtsx_step(struct mpcc_step *step nonnull, const struct cc_sum *sum nonnull,
 			  const struct mpcc_path *p nonnull)
 {
-	step->up = resource_pooling_increase(sum->rate, p);
+	struct mpcc_num up = dts_increase(sum, p);
+
+	step->up = up;
 	step->down = num_zero();
-	if (sum->n > 1) {
-		step->up = num_mul(path_epsilon(p), step->up);
-		step->down = num_mul(path_price(sum, p), num_of(p->cwnd));
-	}
+	if (sum->n > 1)
+		step->down = num_add(num_mul(path_share(sum, p), up),
+				     num_mul(path_price(sum, p), num_of(p->cwnd)));
 	return 0;
 }
 
-/* kappa u_r */
+/* What it pays per packet of window: kappa u_r + d_r sigma_r / w_r */
 MPCC_GLOBAL int dtsx_coupling(struct mpcc_coupling *c nonnull, const struct cc_sum *sum nonnull,
 			      const struct mpcc_path *p nonnull)
 {
-	c->value = sum->n > 1 ? path_price(sum, p) : num_zero();
+	struct mpcc_num paid = num_zero();
+
+	c->value = num_zero();
 	c->negative = 0;
+	if (sum->n < 2)
+		return 0;
+	paid = num_mul(path_share(sum, p), dts_increase(sum, p));
+	c->value = num_add(path_price(sum, p), num_div(paid, num_of(p->cwnd)));
 	return 0;
 }
 

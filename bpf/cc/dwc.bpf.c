@@ -25,7 +25,7 @@
 
 struct cc_state {
 	struct mpcc_flow flow;
-	__u64 lost_at_us; /* tcp_mstamp of the last loss; 0 = none */
+	__u32 lost_at_us; /* low bits of tcp_mstamp at the last loss; 0 = none */
 	__u32 lost_rtt_us8; /* srtt then */
 	__u32 peak_us8; /* the largest srtt since the last loss */
 	__u32 peak_before_us8; /* and between the last two */
@@ -55,8 +55,9 @@ static __always_inline bool shows_congestion(const struct mpcc_path *p, const st
 	__u64 peak_us8 = k->peak_us8;
 	__u64 near_us8 = r->lost_rtt_us8;
 	/* The clocks of two sockets are read at different times: k's loss may seem to come later. */
-	__u64 apart_us = k->lost_at_us < r->lost_at_us ? r->lost_at_us - k->lost_at_us :
-							 k->lost_at_us - r->lost_at_us;
+	__u32 before_us = elapsed_us(r->lost_at_us, k->lost_at_us);
+	__u32 after_us = elapsed_us(k->lost_at_us, r->lost_at_us);
+	__u32 apart_us = before_us < after_us ? before_us : after_us;
 
 	if (near_us8 < p->srtt_us8)
 		near_us8 = p->srtt_us8;
@@ -132,7 +133,7 @@ static __noinline int regroup(struct tcp_sock *tp)
 
 static __always_inline void dwc_on_loss(struct cc_state *state, struct tcp_sock *tp)
 {
-	state->lost_at_us = tp->tcp_mstamp;
+	state->lost_at_us = (__u32)tp->tcp_mstamp;
 	state->lost_rtt_us8 = tp->srtt_us;
 	regroup(tp);
 	state->peak_before_us8 = state->peak_us8;

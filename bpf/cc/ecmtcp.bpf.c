@@ -10,7 +10,9 @@
  *   per loss event             w_r /= 2
  *
  * alpha is LIA's (lia.bpf.c). p_r is the loss rate, estimated as 1 / l_r with l_r the smoothed bytes
- * between losses (gain 1/8) or the bytes since the last one, whichever is more. e_r is the energy per
+ * between losses (gain 1/8) or the bytes since the last one, whichever is more. A path without a loss yet is taken to
+ * lose no more than h does, or a joining subflow would grow at an eighth until its first loss; no_loss=counted
+ * estimates from its few bytes all the same. e_r is the energy per
  * bit of the path's interface at its present rate, slope + base / rate, from the energy profiles;
  * without a profile on every path in use e_r = 1.
  *
@@ -21,6 +23,10 @@
 #include "mpcc/cc.h"
 
 enum { RATIO_INVERSE, RATIO_LITERAL };
+enum { NO_LOSS_ALIKE, NO_LOSS_COUNTED };
+TUNABLE_PAPER(
+	no_loss, NO_LOSS_ALIKE, "counted",
+	"alike|counted; a path without a loss yet loses as h does, or once in its bytes so far");
 TUNABLE(ratio, RATIO_INVERSE, "inverse|literal; increase by price_h/price_r or by p_r/p_h");
 
 struct cc_state {
@@ -35,7 +41,7 @@ struct cc_sum {
 	struct mpcc_num fastest; /* max w / rtt, of path h */
 	__u64 fastest_interval; /* bytes, l_h */
 	__u32 fastest_price_pj; /* e_h */
-	__u32 lossless; /* subflows that have had nothing acknowledged */
+	__u32 unused; /* subflows that have had nothing acknowledged */
 };
 
 static __always_inline void ecmtcp_read_private(struct mpcc_path *p, const struct tcp_sock *tp,
@@ -68,7 +74,7 @@ MPCC_GLOBAL int ecmtcp_add(struct cc_sum *sum nonnull, const struct mpcc_path *p
 	}
 	sum->n++;
 	price_sum_add(&sum->prices, p);
-	sum->lossless += !loss_interval(p);
+	sum->unused += !loss_interval(p);
 	lia_sum_add(&sum->lia, p);
 	return 0;
 }
@@ -77,13 +83,17 @@ MPCC_GLOBAL int ecmtcp_add(struct cc_sum *sum nonnull, const struct mpcc_path *p
 static __always_inline struct mpcc_num ecmtcp_shift(const struct cc_sum *sum,
 						    const struct mpcc_path *p)
 {
+	__u64 interval = loss_interval(p);
 	struct mpcc_num s;
 
-	if (sum->lossless)
+	if (sum->unused)
 		return num_of(1);
+	if (no_loss == NO_LOSS_ALIKE && !p->bytes_between_losses &&
+	    interval < sum->fastest_interval)
+		interval = sum->fastest_interval;
 	if (ratio == RATIO_LITERAL)
-		return num_div(num_of(sum->fastest_interval), num_of(loss_interval(p)));
-	s = num_div(num_of(loss_interval(p)), num_of(sum->fastest_interval));
+		return num_div(num_of(sum->fastest_interval), num_of(interval));
+	s = num_div(num_of(interval), num_of(sum->fastest_interval));
 	s = num_mul(s, price_ratio(&sum->prices, sum->fastest_price_pj, p->price_pj));
 	return num_max(num_min(s, num_of(8)), num_scale(num_of(1), -3));
 }
@@ -115,6 +125,14 @@ static __always_inline void ecmtcp_on_loss(struct cc_state *state, struct tcp_so
 		state->losses.between = between ? between - between / 8 + since / 8 : since;
 }
 
+/* The bytes that the smoothing took in, to its rounding. */
+static __always_inline void ecmtcp_on_undo(struct cc_state *state)
+{
+	__u64 before = state->losses.between_before, between = state->losses.between;
+
+	undo_loss(&state->losses, before ? 8 * (between - (before - before / 8)) : between);
+}
+
 static const struct cc_hooks cc_hooks = {
 	.add_path = ecmtcp_add,
 	.step = ecmtcp_step,
@@ -124,6 +142,7 @@ static const struct cc_hooks cc_hooks = {
 	.coupling = ecmtcp_coupling,
 	.read_private = ecmtcp_read_private,
 	.on_loss = ecmtcp_on_loss,
+	.on_undo = ecmtcp_on_undo,
 };
 
 CC_TABLE(ecmtcp);

@@ -135,6 +135,11 @@ static __always_inline void olia_on_loss(struct cc_state *state, struct tcp_sock
 		state->losses.between = since;
 }
 
+static __always_inline void olia_on_undo(struct cc_state *state)
+{
+	undo_loss(&state->losses, state->losses.between);
+}
+
 static const struct cc_hooks cc_hooks = {
 	.add_path = olia_add,
 	.step = olia_step,
@@ -144,6 +149,7 @@ static const struct cc_hooks cc_hooks = {
 	.coupling = olia_coupling,
 	.read_private = olia_read_private,
 	.on_loss = olia_on_loss,
+	.on_undo = olia_on_undo,
 };
 
 CC_TABLE(olia);

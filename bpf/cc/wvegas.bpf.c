@@ -14,11 +14,23 @@
  * Fewer than 3 samples in an RTT: Reno. So too outside the Open state: a loss halves the window, and on
  * return alpha_r and the smallest qd start anew, while base stays. After an idle restart base goes too.
  *
- * Deviations: a queue of 0 is not drained (the authors' code halves the window when the mean RTT equals
- * base); siblings' rates are their present w / srtt, exact, not those of their last RTT in sixteenths
- * of a bit; w grows only when it is used up.
+ * Deviations.
+ *  1. Beside siblings only; a connection of one subflow is CUBIC's. alone=own gives it these rules.
+ *  2. The queue is drained when qd is at least twice the smallest seen and twice what alpha_r packets take,
+ *     alpha_r rtt / w. The paper drains to measure base anew when others' queues hide it; a smallest qd below the
+ *     queue that is wanted is noise, and the paper's bound has the window halved for some microseconds of it, so
+ *     that half of an idle path stays unused. drain=any is the paper's; neither drains a queue of 0 (the authors'
+ *     code halves the window when the mean RTT equals base).
+ *  3. Siblings' rates are their present w / srtt, exact, not those of their last RTT in sixteenths of a bit.
+ *  4. w grows only when it is used up.
+ *  5. RTT samples are those of the ACKs that may raise the window.
  */
+#define MPCC_PAPER_ALONE "own"
 #include "mpcc/cc.h"
+
+enum { DRAIN_ABOVE_ALPHA, DRAIN_ANY };
+TUNABLE_PAPER(drain, DRAIN_ABOVE_ALPHA, "any",
+	      "alpha|any; queues that are drained: those of 2 alpha packets at least, or any");
 
 #define TOTAL_ALPHA 10
 #define MIN_ALPHA 2
@@ -29,12 +41,12 @@
 struct cc_state {
 	struct mpcc_flow flow;
 	__u64 rtt_sum_us8; /* of this RTT's samples */
-	__u32 samples;
 	__u32 round_end; /* snd_nxt when this RTT began */
 	__u32 base_rtt_us; /* since the last idle restart; 0 = unset */
-	__u32 alpha; /* packets */
 	__u32 queue_us; /* smallest qd since the last drain; 0 = unset */
-	__u32 off; /* not in the Open state */
+	__u16 samples;
+	__u8 alpha; /* packets */
+	__u8 off; /* not in the Open state */
 };
 
 struct cc_sum {
@@ -135,7 +147,8 @@ MPCC_GLOBAL int run_round(struct wvegas_round *r nonnull, const struct cc_sum *s
 		queue_now_us = (rtt - base) >> 3;
 		if (!queue_us || queue_now_us < queue_us)
 			queue_us = queue_now_us;
-		if (queue_now_us && queue_now_us >= 2ULL * queue_us) {
+		if (queue_now_us && queue_now_us >= 2ULL * queue_us &&
+		    (drain == DRAIN_ANY || diff >= 2ULL * alpha)) {
 			w = w * base / (2 * rtt);
 			queue_us = 0;
 		}
@@ -176,7 +189,10 @@ static __always_inline void start_over(struct cc_state *state, const struct tcp_
 	state->off = 0;
 }
 
-/* False if the subflow does not count: then Reno. Not inlined: the view needs a stack of its own. */
+/*
+ * False if the subflow does not couple, or is alone: then the window is for others to grow. Not inlined: the view
+ * needs a stack of its own.
+ */
 static __noinline bool end_round(struct sock *sk)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
@@ -184,9 +200,12 @@ static __noinline bool end_round(struct sock *sk)
 	struct wvegas_round r = {};
 	struct cc_view v;
 
+	track_rtt(tp, &state->flow);
 	look(&v, tp);
-	if (!v.coupled)
+	state->flow.alone = rule_for(&v) != ALONE_OWN;
+	if (state->flow.alone)
 		return false;
+	state->flow.curve_of = 0;
 	r.setting.window = v.self.cwnd;
 	r.setting.ssthresh = v.self.ssthresh;
 	r.alpha = state->alpha;
@@ -212,18 +231,32 @@ static __always_inline void run_reno(struct tcp_sock *tp, __u32 acked)
 		return;
 	p.cwnd = tp->snd_cwnd;
 	reno_step(&step, &p);
-	apply_steps(tp, flow_of(tp), q40_of(&step), acked, MIN_CWND);
+	apply_steps(tp, flow_of(tp), q40_of(&step), acked < 65535 ? acked : 65535, MIN_CWND);
 }
 
-static __always_inline void wvegas_grow(struct sock *sk, __u32 ack, __u32 acked)
+static __always_inline void take_sample(struct cc_state *state, const struct tcp_sock *tp)
+{
+	__u32 rtt_us = tp->rack.rtt_us;
+
+	if (!rtt_us || state->samples == (__u16)~0)
+		return;
+	if (!state->base_rtt_us || rtt_us < state->base_rtt_us)
+		state->base_rtt_us = rtt_us;
+	state->rtt_sum_us8 += (__u64)rtt_us << 3;
+	state->samples++;
+}
+
+/* The rules of this file, beside siblings. */
+static __always_inline void run_rounds(struct sock *sk, __u32 ack, __u32 acked)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 	struct cc_state *state = state_of(tp);
 	/* The ACK that drains a queue does not begin to fill it again. */
-	bool slow_start = in_slow_start(tp);
+	bool starting = in_slow_start(tp);
 
 	if (!state->alpha)
 		start_over(state, tp);
+	take_sample(state, tp);
 	if (state->off) {
 		run_reno(tp, acked);
 		return;
@@ -237,15 +270,21 @@ static __always_inline void wvegas_grow(struct sock *sk, __u32 ack, __u32 acked)
 			return;
 		}
 	}
-	if (slow_start && in_slow_start(tp) && is_cwnd_limited(tp))
+	if (starting && in_slow_start(tp) && is_cwnd_limited(tp))
 		tcp_slow_start(tp, acked);
 }
 
-static __always_inline __u32 wvegas_ssthresh(struct sock *sk)
+static __always_inline void wvegas_grow(struct sock *sk, __u32 ack, __u32 acked)
 {
-	__u32 half = tcp_sk(sk)->snd_cwnd / 2;
+	struct cc_state *state = state_of(tcp_sk(sk));
 
-	return half > MIN_CWND ? half : MIN_CWND;
+	if (!state->flow.alone) {
+		run_rounds(sk, ack, acked);
+		return;
+	}
+	/* Every decision looks for siblings; beside one, the rounds start over. */
+	state->alpha = 0;
+	grow_by_rule(sk, acked);
 }
 
 static __always_inline void wvegas_on_state(struct sock *sk, __u8 new_state)
@@ -256,21 +295,6 @@ static __always_inline void wvegas_on_state(struct sock *sk, __u8 new_state)
 		start_over(state, tcp_sk(sk));
 	else
 		state->off = 1;
-}
-
-SEC("struct_ops")
-void BPF_PROG(wvegas_pkts_acked, struct sock *sk, const struct ack_sample *sample)
-{
-	struct cc_state *state = state_of(tcp_sk(sk));
-	__u32 rtt_us = sample->rtt_us;
-
-	/* -1: none of the segments had been sent only once. */
-	if (!rtt_us || sample->rtt_us < 0)
-		return;
-	if (!state->base_rtt_us || rtt_us < state->base_rtt_us)
-		state->base_rtt_us = rtt_us;
-	state->rtt_sum_us8 += (__u64)rtt_us << 3;
-	state->samples++;
 }
 
 SEC("struct_ops")
@@ -293,8 +317,7 @@ static const struct cc_hooks cc_hooks = {
 	.coupling = wvegas_coupling,
 	.read_private = wvegas_read_private,
 	.grow = wvegas_grow,
-	.ssthresh = wvegas_ssthresh,
 	.on_state = wvegas_on_state,
 };
 
-CC_TABLE(wvegas, .pkts_acked = (void *)wvegas_pkts_acked, .cwnd_event = (void *)wvegas_cwnd_event);
+CC_TABLE(wvegas, .cwnd_event = (void *)wvegas_cwnd_event);

@@ -18,7 +18,6 @@ type MapsMpccCounterSet struct {
 	LastId       uint64
 	LostSubflows uint64
 	LostTotals   uint64
-	LostSiblings uint64
 }
 
 type MapsMpccEnergyKey struct {

@@ -38,7 +38,7 @@ struct blest_memory {
 
 struct sched_own {
 	struct blest_memory memory;
-	struct blest_lane lanes[MPCC_MAX_SUBFLOWS];
+	struct blest_lane lanes[MPCC_MAX_LANES];
 };
 
 MPCC_GLOBAL int adapt_lambda(struct blest_memory *m nonnull, __u64 now_us, __u32 min_srtt_us8)

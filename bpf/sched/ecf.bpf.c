@@ -21,7 +21,7 @@ struct sched_own {
 	} memory;
 	struct {
 		__u32 deviation_us; /* of the RTT */
-	} lanes[MPCC_MAX_SUBFLOWS];
+	} lanes[MPCC_MAX_LANES];
 };
 
 static __always_inline __u64 larger(__u64 a, __u64 b)

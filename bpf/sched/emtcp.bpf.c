@@ -12,10 +12,10 @@
 #include "mpcc/sched.h"
 
 struct sched_own {
-	struct uplink_profile lanes[MPCC_MAX_SUBFLOWS];
+	struct uplink_profile lanes[MPCC_MAX_LANES];
 	struct {
 		struct mpcc_num cost; /* mJ per Mbit */
-	} verdicts[MPCC_MAX_SUBFLOWS];
+	} verdicts[MPCC_MAX_LANES];
 };
 
 static __always_inline bool cheaper(struct mpcc_scene *s, struct sched_own *own, __u32 a, __u32 b)

@@ -67,9 +67,9 @@ struct esmptcp_verdict {
 struct sched_own {
 	struct esmptcp_demand demand;
 	struct esmptcp_memory memory;
-	struct esmptcp_lane lanes[MPCC_MAX_SUBFLOWS];
-	struct loss_count losses[MPCC_MAX_SUBFLOWS];
-	struct esmptcp_verdict verdicts[MPCC_MAX_SUBFLOWS]; /* of the last choice */
+	struct esmptcp_lane lanes[MPCC_MAX_LANES];
+	struct loss_count losses[MPCC_MAX_LANES];
+	struct esmptcp_verdict verdicts[MPCC_MAX_LANES]; /* of the last choice */
 };
 
 static __always_inline struct esmptcp_lane *quality_at(struct sched_own *own, __u32 i)
@@ -253,7 +253,7 @@ static __always_inline __u32 best_size(struct sched_own *own, __u32 count, __u32
 {
 	__u32 best = 1;
 
-	for (__u32 k = 2; k <= MPCC_MAX_SUBFLOWS; k++) {
+	for (__u32 k = 2; k <= MPCC_MAX_LANES; k++) {
 		if (k > count)
 			break;
 		best = better_size(own, k, best, 0);
@@ -266,7 +266,7 @@ static __always_inline __u32 best_size(struct sched_own *own, __u32 count, __u32
 /* Subflow i's bit among those that a choice is made from. */
 MPCC_GLOBAL __u32 alive_bit(struct mpcc_scene *s nonnull, __u32 i)
 {
-	return verdict_at(s, i)->alive ? 1U << (i & (MPCC_MAX_SUBFLOWS - 1)) : 0;
+	return verdict_at(s, i)->alive ? 1U << (i & (MPCC_MAX_LANES - 1)) : 0;
 }
 
 /* The longer of subflow i's RTT and the longest so far, of those that are alive. */
@@ -318,7 +318,7 @@ MPCC_GLOBAL int choose_set(struct mpcc_scene *s nonnull, struct sched_own *own n
 	for_each_lane(i) add_rate(&rates, s, own, i);
 	for_each_lane(i) expect_rate(s, own, &rates, i);
 	for_each_lane(i) count += rank_lane(s, own, i);
-	for (__u32 k = 1; k <= MPCC_MAX_SUBFLOWS; k++)
+	for (__u32 k = 1; k <= MPCC_MAX_LANES; k++)
 		add_to_set(&set, own, k);
 	m->k = best_size(own, count, m->k);
 	for_each_lane(i) changed |= allow_lane(own, i);
@@ -424,7 +424,7 @@ static __always_inline void esmptcp_show_choice(struct mpcc_sched_choice *shown,
 	shown->bytes = m->size;
 	shown->k = m->k;
 	shown->count = 0;
-	for (__u32 i = 0; i < MPCC_MAX_SUBFLOWS; i++) {
+	for (__u32 i = 0; i < MPCC_MAX_LANES; i++) {
 		const struct esmptcp_verdict *e = &own->verdicts[i];
 
 		shown->objective[i] = e->objective;

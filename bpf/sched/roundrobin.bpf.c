@@ -20,8 +20,8 @@ TUNABLE(cwnd_limited, 1, "off|on; pass over subflows without room");
 struct sched_own {
 	struct {
 		__u64 served; /* bytes handed to it in this round */
-	} lanes[MPCC_MAX_SUBFLOWS];
-	__u32 counted_to[MPCC_MAX_SUBFLOWS]; /* the subflow's write_seq up to which served counts */
+	} lanes[MPCC_MAX_LANES];
+	__u32 counted_to[MPCC_MAX_LANES]; /* the subflow's write_seq up to which served counts */
 };
 
 static __always_inline bool takes_part(const struct mpcc_verdict *v)

@@ -176,8 +176,8 @@ func (s status) print(w io.Writer) error {
 		fmt.Fprintln(w, u)
 	}
 	if s.Lost != (telemetry.Lost{}) {
-		fmt.Fprintf(w, "not recorded: %d subflows, %d refreshes of totals, %d refreshes of connections with more than 8 subflows; of schedulers: %d connections, %d in the totals\n",
-			s.Lost.Subflows, s.Lost.Totals, s.Lost.Siblings, s.Lost.Connections, s.Lost.SchedTotals)
+		fmt.Fprintf(w, "not recorded: %d subflows, %d refreshes of totals; of schedulers: %d connections, %d in the totals\n",
+			s.Lost.Subflows, s.Lost.Totals, s.Lost.Connections, s.Lost.SchedTotals)
 	}
 	return err
 }

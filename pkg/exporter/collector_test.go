@@ -87,7 +87,7 @@ func snapshot() *telemetry.Snapshot {
 			},
 			{Scheduler: "cdd", Netns: 4026532222, NetnsName: "phone", Opened: 1, Closed: 1, Decisions: 7, Bytes: 1000},
 		},
-		Lost: telemetry.Lost{Subflows: 7, Totals: 8, Siblings: 9, Connections: 10, SchedTotals: 11},
+		Lost: telemetry.Lost{Subflows: 7, Totals: 8, Connections: 10, SchedTotals: 11},
 	}
 }
 

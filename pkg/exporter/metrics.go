@@ -160,8 +160,6 @@ var lostMetrics = []metric[telemetry.Lost]{
 		always(func(l *telemetry.Lost) uint64 { return l.Subflows })},
 	{describe("mpcc_lost_aggregates_total", "Refreshes of subflows that are missing in the aggregates: their map was full.", nil), counter,
 		always(func(l *telemetry.Lost) uint64 { return l.Totals })},
-	{describe("mpcc_lost_siblings_total", "Refreshes of connections with more subflows than the congestion control looks at.", nil), counter,
-		always(func(l *telemetry.Lost) uint64 { return l.Siblings })},
 	{describe("mpcc_lost_sched_connections_total", "Connections under packet schedulers that are counted nowhere else: the map of live ones was full.", nil), counter,
 		always(func(l *telemetry.Lost) uint64 { return l.Connections })},
 	{describe("mpcc_lost_sched_aggregates_total", "Connections that are missing in the schedulers' aggregates: their map was full.", nil), counter,

@@ -182,11 +182,16 @@ func unavailable(cc string) error {
 	return fmt.Errorf("congestion control %q is not available: load it first (net.ipv4.tcp_available_congestion_control lists what is)", cc)
 }
 
-// verify makes sure that conn runs cc: the kernel takes some names it does not
-// know without a word, and carries on with the default.
+// verify makes sure that an MPTCP connection runs cc: there the kernel takes some
+// names it does not know without a word, and carries on with the default. A plain
+// one may run another: an algorithm of mpcc leaves it to CUBIC (plain=kernel).
 func verify(conn *net.TCPConn, cc string) error {
 	if cc == "" {
 		return nil
+	}
+	multipath, err := conn.MultipathTCP()
+	if err != nil || !multipath {
+		return err
 	}
 	runs, err := CongestionControl(conn)
 	if err == nil && runs != cc {

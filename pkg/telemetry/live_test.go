@@ -35,7 +35,7 @@ func load(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	done, err := loader.Load(t.Context(), dts, loader.Options{})
+	done, err := loader.Load(t.Context(), dts, loader.Options{Set: map[string]string{"plain": "own"}})
 	if err != nil {
 		t.Fatal(err)
 	}

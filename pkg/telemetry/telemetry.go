@@ -111,11 +111,10 @@ type Total struct {
 // RTTBound returns the inclusive upper bound of bucket i of Total.RTT, in seconds: 2^(i-20).
 func RTTBound(i int) float64 { return math.Ldexp(1, i-20) }
 
-// Lost counts what could not be recorded, because a map was full or a connection too wide.
+// Lost counts what could not be recorded, because a map was full.
 type Lost struct {
 	Subflows    uint64 `json:"subflows"`
 	Totals      uint64 `json:"totals"`
-	Siblings    uint64 `json:"siblings"`
 	Connections uint64 `json:"connections"` // under packet schedulers
 	SchedTotals uint64 `json:"scheduler_totals"`
 }
@@ -197,7 +196,7 @@ func (s *Source) Read(ctx context.Context) (Snapshot, error) {
 	})
 	snap.addScheds(raw, at, now)
 	snap.Lost = Lost{
-		Subflows: raw.counters.LostSubflows, Totals: raw.counters.LostTotals, Siblings: raw.counters.LostSiblings,
+		Subflows: raw.counters.LostSubflows, Totals: raw.counters.LostTotals,
 		Connections: raw.schedCounters.LostConnections, SchedTotals: raw.schedCounters.LostTotals,
 	}
 	return snap, nil

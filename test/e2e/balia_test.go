@@ -31,7 +31,7 @@ import (
 func TestOwnTimeBaliaDecrease(t *testing.T) {
 	// 400 packets a second and path: some 15 losses on each in 20 s.
 	const measure, slower, atMost = 20 * time.Second, 4, time.Minute
-	load(t, "balia", "lia")
+	load(t, "balia", "lia", "--set", "paper")
 	var looks []*lossLook
 	for _, cc := range []string{"balia", "lia"} {
 		n := newTwoPaths(t, [2]lab.Shape{

@@ -38,7 +38,7 @@ func TestOwnTimeCDDOutOfOrder(t *testing.T) {
 		measure = 30 * time.Second
 		buffer  = 100 * 1448
 	)
-	load(t, "cc/cdd", "lia")
+	load(t, "cc/cdd", "lia", "--set", "paper")
 	type flow struct {
 		pair
 		cc      string

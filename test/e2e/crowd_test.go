@@ -23,7 +23,7 @@ func TestOneKernelFullMap(t *testing.T) {
 		room  = 512
 		pairs = 300
 	)
-	load(t, "dts", "--max-subflows", fmt.Sprint(room))
+	load(t, "dts", "--max-subflows", fmt.Sprint(room), "--set", "plain=own")
 	h := addHost(t, newLab(t), "crowd")
 	if err := h.Sysctl("net.ipv4.tcp_congestion_control", "dts"); err != nil {
 		t.Fatal(err)

@@ -25,7 +25,7 @@ func TestOwnTimeMPCubicFairness(t *testing.T) {
 		settle  = 5 * time.Second
 		measure = 60 * time.Second
 	)
-	load(t, "mpcubic")
+	load(t, "mpcubic", "--set", "paper")
 	var contests []*contest
 	for range 4 {
 		n := newSharedBottleneck(t, lab.Shape{Rate: 3e6, Delay: 50 * time.Millisecond, Queue: 25})

@@ -38,7 +38,7 @@ func TestOwnTimeDWCDisjoint(t *testing.T) {
 		settle  = 5 * time.Second
 		measure = 25 * time.Second
 	)
-	load(t, "lia", "dwc")
+	load(t, "lia", "dwc", "--set", "paper")
 	var queued []twoPaths
 	for range 2 {
 		n := newTwoPaths(t, [2]lab.Shape{

@@ -219,7 +219,7 @@ func TestSwitchLiveConnection(t *testing.T) {
 // are the same number of packets apart for all, so chance has little part in
 // their goodput: 10 %.
 func TestOwnTimeSinglePathIsReno(t *testing.T) {
-	load(t, "lia", "olia", "dts")
+	load(t, "lia", "olia", "dts", "--set", "paper")
 	l := newLab(t)
 	names := []string{"reno", "lia", "olia", "dts"}
 	var flows []pair

@@ -48,8 +48,8 @@ func TestOwnTimePrices(t *testing.T) {
 	)
 	controls := []string{"lia", "emreno", "ecmtcp", "dtsx"}
 	priced := controls[1:]
-	load(t, controls...)
-	mpcc(t, "switch", "dtsx", "--set", "k2_ppm=0", "--set", "min_cwnd=2")
+	load(t, append(controls, "--set", "paper")...)
+	mpcc(t, "switch", "dtsx", "--set", "paper", "--set", "k2_ppm=0", "--set", "min_cwnd=2")
 	nets, streams := map[string]twoPaths{}, map[string]pair{}
 	for _, cc := range controls {
 		shape := lab.Shape{Delay: 15 * time.Millisecond, Loss: 0.7}

@@ -28,7 +28,7 @@ func TestOwnTimeSharesOfABottleneck(t *testing.T) {
 		settle  = 3 * time.Second
 		measure = 30 * time.Second
 	)
-	load(t, "lia", "ewtcp", "dwc")
+	load(t, "lia", "ewtcp", "dwc", "--set", "paper")
 	variants := []struct{ name, cc, weight string }{
 		{"reno", "reno", ""}, {"lia", "lia", ""}, {"reno", "reno", ""}, {"lia", "lia", ""}, {"dwc", "dwc", ""},
 		{"sqrt", "ewtcp", "sqrt"}, {"sqrt", "ewtcp", "sqrt"}, {"sqrt", "ewtcp", "sqrt"}, {"sqrt", "ewtcp", "sqrt"},

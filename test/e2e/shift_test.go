@@ -41,7 +41,7 @@ func TestOwnTimeShift(t *testing.T) {
 		crowded = 12 * time.Second
 	)
 	ccs := []string{"lia", "dts"}
-	load(t, ccs...)
+	load(t, append(ccs, "--set", "paper")...)
 	l := newLab(t)
 	client, rival, server := addHost(t, l, "client"), addHost(t, l, "rival"), addHost(t, l, "server")
 	router := addRouter(t, l, "router")

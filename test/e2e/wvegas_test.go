@@ -35,7 +35,7 @@ func TestOwnTimeWVegasQueue(t *testing.T) {
 		settle  = 6 * time.Second
 		measure = 8 * time.Second
 	)
-	load(t, "wvegas", "lia")
+	load(t, "wvegas", "lia", "--set", "paper")
 	type flow struct {
 		pair
 		queued []float64 // packets on both paths

@@ -85,7 +85,7 @@ static void draw_scene(struct input *in)
 	struct mpcc_demand *d = &eval.demand;
 
 	memset(&eval, 0, sizeof(eval));
-	eval.count = draw_byte(in) % (MPCC_MAX_SUBFLOWS + 1);
+	eval.count = draw_byte(in) % (MPCC_MAX_LANES + 1);
 	d->now_us = draw_number(in, 60);
 	d->window = draw_number(in, 48);
 	d->unsent = draw_number(in, 48);
@@ -113,7 +113,7 @@ static void check_scene(const struct mpcc_scene *given)
 
 	for (__u32 i = 0; i < given->count; i++)
 		first_choices += living(&given->lanes[i]) && !given->lanes[i].backup;
-	for (__u32 i = 0; i < MPCC_MAX_SUBFLOWS; i++) {
+	for (__u32 i = 0; i < MPCC_MAX_LANES; i++) {
 		const struct mpcc_lane *l = &given->lanes[i];
 		const struct mpcc_verdict *v = &eval.verdicts[i];
 

@@ -8,10 +8,69 @@
 
 #include "live.h"
 
+enum { PLAIN_KERNEL, PLAIN_OWN };
+TUNABLE_PAPER(
+	plain, PLAIN_KERNEL, "own",
+	"kernel|own; who controls connections that are not MPTCP: the kernel's CUBIC or this");
+
+/* Only a socket of MPTCP needs mpcc. True if the kernel's CUBIC has taken the other. */
+static __always_inline bool hand_over(struct sock *sk)
+{
+	char cubic[] = "cubic";
+
+	if (plain != PLAIN_KERNEL || tcp_sk(sk)->is_mptcp)
+		return false;
+	return !bpf_setsockopt(sk, IPPROTO_TCP, TCP_CONGESTION, cubic, sizeof(cubic));
+}
+
+static __always_inline void control_init(struct sock *sk)
+{
+	__builtin_memset(tcp_sk(sk)->inet_conn.icsk_ca_priv, 0, MPCC_PRIVATE_BYTES);
+}
+
+static __always_inline void control_ack(struct sock *sk, __u32 ack, __u32 acked)
+{
+	if (cc_hooks.on_ack)
+		cc_hooks.on_ack(state_of(tcp_sk(sk)), tcp_sk(sk));
+	if (cc_hooks.grow)
+		cc_hooks.grow(sk, ack, acked);
+	else
+		grow_by_rule(sk, acked);
+}
+
+/* The slow start threshold after a loss event. CUBIC's memory is kept beside siblings too, for when they leave. */
+static __always_inline __u32 control_loss(struct sock *sk)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+	struct mpcc_flow *flow = flow_of(tp);
+	__u32 after;
+
+	if (cc_hooks.on_loss)
+		cc_hooks.on_loss(state_of(tp), tp);
+	after = window_after_loss(sk);
+	void_decision(flow);
+	flow->last_max = cubic_last_max(flow->last_max, tp->snd_cwnd, after);
+	return after;
+}
+
+static __always_inline void control_state(struct sock *sk, __u8 new_state)
+{
+	struct mpcc_flow *flow = flow_of(tcp_sk(sk));
+
+	if (cc_hooks.on_state)
+		cc_hooks.on_state(sk, new_state);
+	if (new_state != TCP_CA_Loss)
+		return;
+	void_decision(flow);
+	flow->last_max = 0;
+}
+
 SEC("struct_ops")
 void BPF_PROG(mpcc_init, struct sock *sk)
 {
-	__builtin_memset(tcp_sk(sk)->inet_conn.icsk_ca_priv, 0, MPCC_PRIVATE_BYTES);
+	if (hand_over(sk))
+		return;
+	control_init(sk);
 	open_flow(sk);
 	refresh(sk);
 }
@@ -28,31 +87,20 @@ void BPF_PROG(mpcc_cong_avoid, struct sock *sk, __u32 ack, __u32 acked)
 {
 	require_rule();
 	refresh_if_due(sk);
-	if (cc_hooks.on_ack)
-		cc_hooks.on_ack(state_of(tcp_sk(sk)), tcp_sk(sk));
-	if (cc_hooks.grow)
-		cc_hooks.grow(sk, ack, acked);
-	else
-		grow_by_rule(sk, acked);
+	control_ack(sk, ack, acked);
 }
 
 SEC("struct_ops")
 __u32 BPF_PROG(mpcc_ssthresh, struct sock *sk)
 {
-	struct tcp_sock *tp = tcp_sk(sk);
-
-	void_decision(flow_of(tp));
-	flow_of(tp)->losses++;
-	if (cc_hooks.on_loss)
-		cc_hooks.on_loss(state_of(tp), tp);
-	return cc_hooks.ssthresh ? cc_hooks.ssthresh(sk) : window_after_loss(sk);
+	book_loss(sk);
+	return control_loss(sk);
 }
 
 SEC("struct_ops")
 void BPF_PROG(mpcc_set_state, struct sock *sk, __u8 new_state)
 {
-	if (cc_hooks.on_state)
-		cc_hooks.on_state(sk, new_state);
+	control_state(sk, new_state);
 	/* No ACK comes while a path is dead: show its window when the timeout closes it. */
 	if (new_state == TCP_CA_Loss)
 		refresh(sk);
@@ -61,6 +109,8 @@ void BPF_PROG(mpcc_set_state, struct sock *sk, __u8 new_state)
 SEC("struct_ops")
 __u32 BPF_PROG(mpcc_undo_cwnd, struct sock *sk)
 {
+	if (cc_hooks.on_undo)
+		cc_hooks.on_undo(state_of(tcp_sk(sk)));
 	return tcp_reno_undo_cwnd(sk);
 }
 

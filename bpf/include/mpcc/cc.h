@@ -23,4 +23,15 @@
 		return sum->n > 1 ? min_cwnd : MPCC_RENO_FLOOR;                                 \
 	}
 
+/* For an algorithm that compares a path's RTT with its smallest one. */
+#define TUNABLE_BASE_RTT                                                                 \
+	enum { BASE_LIFETIME, BASE_WINDOW };                                             \
+	TUNABLE_PAPER(base_rtt, BASE_WINDOW, "lifetime",                                 \
+		      "lifetime|window; how long the smallest RTT is remembered");       \
+	static __always_inline __u32 base_rtt_of(const struct tcp_sock *tp,              \
+						 const struct mpcc_flow *flow)           \
+	{                                                                                \
+		return base_rtt == BASE_WINDOW ? tp->rtt_min.s[0].v : flow->base_rtt_us; \
+	}
+
 #endif

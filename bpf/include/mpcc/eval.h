@@ -14,7 +14,9 @@ struct mpcc_decision {
 	__u32 window; /* packets; what the algorithm sets by itself, once per RTT or period */
 	__u32 ssthresh; /* packets; with that window */
 	__u32 after_loss; /* packets */
-	__u32 coupled; /* 0: does not count, runs Reno */
+	__u32 coupled; /* 0: does not count */
+	__u32 alone; /* 1: decided as of a connection with one subflow, by CUBIC or Reno */
+	__u32 pad;
 };
 
 struct mpcc_eval {
@@ -54,6 +56,7 @@ static __always_inline void decide_given(void)
 		d->window = setting.window;
 		d->ssthresh = setting.ssthresh;
 		d->coupled = v.coupled;
+		d->alone = rule_for(&v) != ALONE_OWN;
 		decide_coupling(&d->coupling, &v);
 	}
 }

@@ -19,6 +19,7 @@
 
 struct cc_state;
 struct cc_sum;
+struct cc_view;
 
 struct cc_hooks {
 	/* The rule: numbers in, numbers out. */
@@ -46,10 +47,12 @@ struct cc_hooks {
 	/* Bookkeeping at an ACK, before the window grows, and at a loss event, before it shrinks. */
 	void (*on_ack)(struct cc_state *state, struct tcp_sock *tp);
 	void (*on_loss)(struct cc_state *state, struct tcp_sock *tp);
+	/* In place of step, where that needs what the socket's state holds. */
+	void (*follow)(struct mpcc_step *step, struct cc_view *v, struct tcp_sock *tp);
 	/* In place of slow start and the steps: all that an ACK, up to the byte ack, does to the window. */
 	void (*grow)(struct sock *sk, __u32 ack, __u32 acked);
-	/* In place of after_loss: the slow start threshold after a loss event. */
-	__u32 (*ssthresh)(struct sock *sk);
+	/* When the kernel takes a loss event back, whose packets were late and not lost. */
+	void (*on_undo)(struct cc_state *state);
 	/* When the socket has come to another TCP_CA_ state. */
 	void (*on_state)(struct sock *sk, __u8 new_state);
 };

@@ -33,6 +33,7 @@ enum { BPF_F_NO_PREALLOC = 1 };
 #include <bpf/bpf_tracing.h>
 
 enum { AF_INET = 2, AF_INET6 = 10 };
+enum { IPPROTO_TCP = 6, TCP_CONGESTION = 13 };
 enum { TCP_ESTABLISHED = 1, TCP_CLOSE_WAIT = 8 };
 enum { TCP_CA_Open, TCP_CA_Disorder, TCP_CA_CWR, TCP_CA_Recovery, TCP_CA_Loss };
 enum { TCP_CONG_NON_RESTRICTED = 1 };
@@ -94,6 +95,8 @@ struct sock {
 	int sk_wmem_queued;
 	int sk_sndbuf;
 	unsigned long sk_pacing_rate;
+	__u32 sk_pacing_status;
+	unsigned int sk_gso_max_size;
 };
 
 struct inet_sock {
@@ -117,6 +120,10 @@ struct minmax_sample {
 
 struct minmax {
 	struct minmax_sample s[3];
+};
+
+struct tcp_rack {
+	__u32 rtt_us;
 };
 
 struct tcp_sock {
@@ -145,6 +152,7 @@ struct tcp_sock {
 	__u32 rate_interval_us;
 	__u32 total_retrans;
 	struct minmax rtt_min;
+	struct tcp_rack rack;
 	__u8 is_cwnd_limited : 1;
 	bool is_mptcp;
 };

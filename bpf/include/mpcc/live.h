@@ -66,13 +66,12 @@ static __always_inline void add_unless_zero(__u64 *sum, __u64 delta)
 }
 
 static __always_inline void add_delta(struct mpcc_total *t, const struct mpcc_subflow *s,
-				      const struct tcp_sock *tp, const struct mpcc_flow *flow)
+				      const struct tcp_sock *tp)
 {
 	add_unless_zero(&t->bytes_acked, tp->bytes_acked - s->bytes_acked);
 	add_unless_zero(&t->bytes_received, tp->bytes_received - s->bytes_received);
 	add_unless_zero(&t->bytes_retrans, tp->bytes_retrans - s->bytes_retrans);
 	add_unless_zero(&t->retrans, tp->total_retrans - s->retrans);
-	add_unless_zero(&t->losses, flow->losses - s->losses);
 	if (tp->srtt_us) {
 		add_unless_zero(&t->rtt_sum_us, tp->srtt_us >> 3);
 		add_unless_zero(&t->rtt[rtt_bucket(tp->srtt_us)], 1);
@@ -83,14 +82,11 @@ static __always_inline void add_delta(struct mpcc_total *t, const struct mpcc_su
 static __noinline int read_coupling(struct sock *sk, struct mpcc_subflow *s)
 {
 	struct mpcc_coupling coupling = {};
-	struct mpcc_counter_set *c = counters();
 	struct cc_view v;
 
 	if (!s)
 		return 0;
 	look(&v, tcp_sk(sk));
-	if (v.left_out && c)
-		__sync_fetch_and_add(&c->lost_siblings, 1);
 	decide_coupling(&coupling, &v);
 	s->coupling = coupling;
 	return 0;
@@ -109,7 +105,7 @@ static __noinline int book(struct sock *sk, struct mpcc_subflow *s)
 	t = total_of(s);
 	integrate_energy(s, tp, flow, t, tp->tcp_mstamp);
 	if (t)
-		add_delta(t, s, tp, flow);
+		add_delta(t, s, tp);
 	return 0;
 }
 
@@ -122,12 +118,9 @@ static __noinline int refresh(struct sock *sk)
 	struct tcp_sock *tp = tcp_sk(sk);
 	struct mpcc_flow *flow = flow_of(tp);
 	__u64 id = flow->id, now = tp->tcp_mstamp;
-	__u32 every = tp->srtt_us >> 3;
 	struct mpcc_subflow *s;
 
-	if (every < MPCC_REFRESH_MIN_US)
-		every = MPCC_REFRESH_MIN_US;
-	flow->refresh_at_us = now + every;
+	flow->refreshed_us = (__u32)now;
 	track_rtt(tp, flow);
 
 	s = id ? bpf_map_lookup_elem(&mpcc_subflows, &id) : NULL;
@@ -145,7 +138,6 @@ static __noinline int refresh(struct sock *sk)
 	s->srtt_us8 = tp->srtt_us;
 	s->base_rtt_us = flow->base_rtt_us;
 	s->mss = tp->mss_cache;
-	s->losses = flow->losses;
 	if (tp->rate_interval_us)
 		s->delivery_rate = (__u64)tp->rate_delivered * tp->mss_cache * 1000000 /
 				   tp->rate_interval_us;
@@ -154,8 +146,30 @@ static __noinline int refresh(struct sock *sk)
 
 static __always_inline void refresh_if_due(struct sock *sk)
 {
-	if (tcp_sk(sk)->tcp_mstamp >= flow_of(tcp_sk(sk))->refresh_at_us)
+	const struct tcp_sock *tp = tcp_sk(sk);
+	__u32 every = tp->srtt_us >> 3;
+
+	if (every < MPCC_REFRESH_MIN_US)
+		every = MPCC_REFRESH_MIN_US;
+	if (elapsed_us((__u32)tp->tcp_mstamp, flow_of(tp)->refreshed_us) >= every)
 		refresh(sk);
+}
+
+/* A loss event, in the live state and in the totals. */
+static __noinline int book_loss(struct sock *sk)
+{
+	__u64 id = flow_of(tcp_sk(sk))->id;
+	struct mpcc_subflow *s;
+	struct mpcc_total *t;
+
+	s = id ? bpf_map_lookup_elem(&mpcc_subflows, &id) : NULL;
+	if (!s)
+		return 0;
+	s->losses++;
+	t = total_of(s);
+	if (t)
+		__sync_fetch_and_add(&t->losses, 1);
+	return 0;
 }
 
 /* Enters the subflow into the live map. Without room it goes on unseen and is counted. */

@@ -5,8 +5,11 @@
 
 #include "path.h"
 
+#define MPCC_NO_UNDO (~0ULL)
+
 struct mpcc_losses {
 	__u64 between; /* bytes acknowledged between two losses, as the algorithm averages them */
+	__u64 between_before; /* the same before the last loss; MPCC_NO_UNDO = that loss was not counted */
 	__u64 acked_at_last; /* bytes_acked when the last loss was counted */
 };
 
@@ -39,9 +42,22 @@ static __always_inline __u64 count_loss(struct mpcc_losses *losses, const struct
 
 	if (tp->inet_conn.icsk_backoff)
 		return 0;
-	if (since)
+	losses->between_before = MPCC_NO_UNDO;
+	if (since) {
 		losses->acked_at_last = tp->bytes_acked;
+		losses->between_before = losses->between;
+	}
 	return since;
+}
+
+/* Forgets the last loss, so many bytes after the one before: its packets were late, not lost. */
+static __always_inline void undo_loss(struct mpcc_losses *losses, __u64 since)
+{
+	if (losses->between_before == MPCC_NO_UNDO || since > losses->acked_at_last)
+		return;
+	losses->acked_at_last -= since;
+	losses->between = losses->between_before;
+	losses->between_before = MPCC_NO_UNDO;
 }
 
 #endif

@@ -9,8 +9,11 @@
 #include "compat.h"
 #include "fixed.h"
 
-/* The subflows that one decision looks at; view.h says what happens beyond. */
-#define MPCC_MAX_SUBFLOWS 8
+/* As many subflows as the kernel lets a connection have: the first, and eight more. */
+#define MPCC_MAX_SUBFLOWS 9
+
+/* Those that a packet scheduler looks at, a power of two; sched_live.h says what happens beyond. */
+#define MPCC_MAX_LANES 8
 
 /* One subflow. A field's name ends in its fixed-point format where it has one (fixed.h). */
 struct mpcc_path {
@@ -27,8 +30,8 @@ struct mpcc_path {
 	struct mpcc_num theta; /* ratio of delays so far; 0 = none (CDD) */
 	__u32 alpha; /* packets to keep queued (wVegas) */
 	__u32 queue_us; /* smallest queueing delay since the last drain; 0 = unset (wVegas) */
-	__u64 epoch_us; /* since the last loss, less what was idle (mpCUBIC) */
-	struct mpcc_num last_max; /* window at the last loss; 0 = none yet (mpCUBIC) */
+	__u64 epoch_us; /* since the last loss, less what was idle (CUBIC, mpCUBIC) */
+	struct mpcc_num last_max; /* window at the last loss; 0 = none yet (CUBIC, mpCUBIC) */
 	__u8 backup; /* MP_PRIO: use only when nothing else is usable */
 	__u8 stale; /* the path manager has given it up for now */
 	__u8 closing; /* not established, or on its way out */

@@ -12,7 +12,7 @@
 #include "path.h"
 
 /* In place of a subflow's index: there is none. */
-#define MPCC_NO_LANE MPCC_MAX_SUBFLOWS
+#define MPCC_NO_LANE MPCC_MAX_LANES
 
 /* One subflow. A field's name ends in its fixed-point format where it has one (fixed.h). */
 struct mpcc_lane {
@@ -56,12 +56,12 @@ struct mpcc_scene {
 	__u32 count; /* of the subflows; places beyond are zero or left over */
 	struct mpcc_outcome outcome;
 	struct mpcc_demand demand;
-	struct mpcc_lane lanes[MPCC_MAX_SUBFLOWS];
-	struct mpcc_verdict verdicts[MPCC_MAX_SUBFLOWS];
+	struct mpcc_lane lanes[MPCC_MAX_LANES];
+	struct mpcc_verdict verdicts[MPCC_MAX_LANES];
 };
 
 /* Subflow i's element of an array. The mask shows the verifier that i is in range. */
-#define element_of(array, i) (&(array)[(i) & (MPCC_MAX_SUBFLOWS - 1)])
+#define element_of(array, i) (&(array)[(i) & (MPCC_MAX_LANES - 1)])
 
 static __always_inline struct mpcc_lane *lane_at(struct mpcc_scene *s, __u32 i)
 {
@@ -93,7 +93,7 @@ static __always_inline bool lane_faster(const struct mpcc_lane *a, const struct 
  * The body of such a loop is a call of an MPCC_GLOBAL function: the verifier checks that once, for any i. It
  * would otherwise follow every combination of what the body does to one subflow and to the next.
  */
-#define for_each_lane(i) for (__u32 i = 0; i < MPCC_MAX_SUBFLOWS; i++)
+#define for_each_lane(i) for (__u32 i = 0; i < MPCC_MAX_LANES; i++)
 
 /* The faster of subflow i and the best so far, of those that are usable or at least alive. */
 MPCC_GLOBAL __u32 faster_of(struct mpcc_scene *s nonnull, __u32 best, __u32 i, __u32 usable)
@@ -128,7 +128,7 @@ static __always_inline __u32 fastest_usable(struct mpcc_scene *s)
 /* Marks a subflow to send. MPCC_NO_LANE marks none. */
 static __always_inline void send_on(struct mpcc_scene *s, __u32 lane)
 {
-	if (lane >= MPCC_MAX_SUBFLOWS)
+	if (lane >= MPCC_MAX_LANES)
 		return;
 	verdict_at(s, lane)->send = 1;
 	verdict_at(s, lane)->refused = 0;

@@ -14,10 +14,10 @@
  * first. Members with these names are structs whose fields `mpcc eval` and the vectors set and show, by the
  * field's name; any other member is for live connections alone.
  *   demand                        given: more of the connection
- *   lanes[MPCC_MAX_SUBFLOWS]      given: more of each subflow
+ *   lanes[MPCC_MAX_LANES]      given: more of each subflow
  *   memory                        given and shown: what one decision leaves to the next
  *   outcome                       shown: more of what was decided for the connection
- *   verdicts[MPCC_MAX_SUBFLOWS]   shown: more of what was decided of each subflow
+ *   verdicts[MPCC_MAX_LANES]   shown: more of what was decided of each subflow
  * A field of 8 bits is a flag. Two schedulers may have a field of the same name if it means the same.
  */
 #ifndef MPCC_SCHED_HOOKS_H

@@ -35,7 +35,7 @@ static __noinline int read_lane(struct sched_state *st, struct mptcp_subflow_con
 
 	/* The compiler sees that i is in range, and would drop the check that shows it to the verifier. */
 	barrier_var(i);
-	if (!st || !subflow || i >= MPCC_MAX_SUBFLOWS)
+	if (!st || !subflow || i >= MPCC_MAX_LANES)
 		return 0;
 	l = &st->scene.lanes[i];
 	tp = sched_socket(subflow);
@@ -74,7 +74,7 @@ static __noinline int read_scene(struct sched_state *st, struct mptcp_sock *msk,
 	st->rto = 0;
 	sched_for_each(subflow, msk)
 	{
-		if (i >= MPCC_MAX_SUBFLOWS)
+		if (i >= MPCC_MAX_LANES)
 			break;
 		read_lane(st, subflow, i);
 		i++;
@@ -104,7 +104,7 @@ static __noinline int apply_scene(struct sched_state *st, struct mptcp_sock *msk
 		return -1;
 	sched_for_each(subflow, msk)
 	{
-		if (i >= MPCC_MAX_SUBFLOWS)
+		if (i >= MPCC_MAX_LANES)
 			break;
 		if (st->scene.verdicts[i].send) {
 			__u64 most = burst_of(&st->scene.lanes[i]);

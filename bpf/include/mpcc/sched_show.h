@@ -103,7 +103,7 @@ static __noinline int close_connection(struct sched_state *st)
 		return 0;
 	t = sched_total_of(c);
 	if (t) {
-		for (__u32 i = 0; i < MPCC_MAX_SUBFLOWS; i++)
+		for (__u32 i = 0; i < MPCC_MAX_LANES; i++)
 			bytes += c->subflows[i].bytes;
 		__sync_fetch_and_add(&t->closed, 1);
 		__sync_fetch_and_add(&t->decisions, c->decisions);
@@ -128,7 +128,7 @@ static __noinline int show_lane(struct sched_state *st, struct mptcp_subflow_con
 
 	/* The compiler sees that i is in range, and would drop the check that shows it to the verifier. */
 	barrier_var(i);
-	if (!st || !subflow || i >= MPCC_MAX_SUBFLOWS)
+	if (!st || !subflow || i >= MPCC_MAX_LANES)
 		return 0;
 	c = connection_entry(st);
 	if (!c)
@@ -183,7 +183,7 @@ static __noinline int show_connection(struct sched_state *st, struct mptcp_sock 
 		sched_hooks.show_choice(&c->choice, own_of(st), &st->scene);
 	sched_for_each(subflow, msk)
 	{
-		if (i >= MPCC_MAX_SUBFLOWS) {
+		if (i >= MPCC_MAX_LANES) {
 			left_out++;
 			continue;
 		}

@@ -32,8 +32,8 @@ struct mpcc_sched_subflow {
 
 /* The last choice of a set of subflows (esmptcp); all 0 until there is one. */
 struct mpcc_sched_choice {
-	struct mpcc_coupling objective[MPCC_MAX_SUBFLOWS]; /* O_k for k = 1.. */
-	__u8 order[MPCC_MAX_SUBFLOWS]; /* slots of subflows[], cheapest first */
+	struct mpcc_coupling objective[MPCC_MAX_LANES]; /* O_k for k = 1.. */
+	__u8 order[MPCC_MAX_LANES]; /* slots of subflows[], cheapest first */
 	__u64 bytes; /* the size that it was made for */
 	__u64 chosen_us; /* CLOCK_MONOTONIC */
 	__u64 changes; /* of the set */
@@ -54,7 +54,7 @@ struct mpcc_sched_connection {
 	__u32 left_out; /* subflows beyond those that a decision looks at */
 	__u8 scheduler[16];
 	struct mpcc_sched_choice choice;
-	struct mpcc_sched_subflow subflows[MPCC_MAX_SUBFLOWS];
+	struct mpcc_sched_subflow subflows[MPCC_MAX_LANES];
 };
 
 /* Totals outlive the connections they come from; what these did is added when they close. */

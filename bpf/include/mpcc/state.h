@@ -5,18 +5,47 @@
 
 #include "fixed.h"
 
-/* The head of every algorithm's struct cc_state. */
+/* One RTT of slow start (slow_start.h). */
+struct mpcc_round {
+	__u32 began_us;
+	__u32 end; /* snd_nxt when it began */
+	__u32 last_ack_us; /* of the ACKs that came closely one after the other */
+	__u32 min_rtt_us; /* of its samples */
+};
+
+/* CUBIC's course in congestion avoidance (cubic.h). */
+struct mpcc_curve {
+	__u32 began_us;
+	__u32 origin; /* packets; the plateau */
+	__u32 k; /* ticks from its begin to the plateau */
+	__u32 friendly; /* packets that Reno would have by now */
+};
+
+/*
+ * The head of every algorithm's struct cc_state. Times are the low bits of tcp_mstamp. They are compared by how
+ * long ago they were (elapsed_us), so that a silence of any length makes none of them lie ahead.
+ */
 struct mpcc_flow {
 	__u64 id; /* key of the live state in the map; 0 = has none */
 	__s64 credit_q40; /* fraction of a packet earned and not yet in snd_cwnd */
-	__u64 refresh_at_us; /* tcp_mstamp from which the live state may be refreshed */
 	__s64 step_q40; /* the decision: packets per acknowledged segment */
-	__u32 floor; /* the decision: smallest window, packets */
-	__u32 decided; /* 0 = none stands */
-	__u32 decided_until_us; /* low bits of the tcp_mstamp to which it stands */
+	__u32 decided_us; /* when the decision was made */
+	__u32 refreshed_us; /* when the live state was */
 	__u32 base_rtt_us; /* smallest RTT seen; 0 = unset */
-	__u32 losses; /* loss events */
 	__u32 price_pj; /* energy per bit at the present rate; 0 = the interface has no profile */
+	__u32 last_max; /* CUBIC's memory of the last loss, packets; 0 = none, or a timeout since */
+	__u32 last_ack_us; /* within a curve */
+	union {
+		struct mpcc_round round;
+		struct mpcc_curve curve;
+	};
+	__u16 acked; /* segments that the curve's friendly has not seen */
+	__u8 curve_of; /* the union holds a curve for so many subflows; 0 = none */
+	__u8 samples; /* of RTT in the round */
+	__u8 in_round; /* the union holds a round */
+	__u8 decided; /* a decision stands */
+	__u8 alone; /* the decision: as a connection of one subflow does */
+	__u8 floor; /* the decision: smallest window, packets */
 };
 
 #define MPCC_PRIVATE_BYTES 104
@@ -25,6 +54,12 @@ struct mpcc_flow {
 static __always_inline __s32 wrapping_diff(__u32 a, __u32 b)
 {
 	return (__s32)((__s64)a - b);
+}
+
+/* From one time to a later one; of more than 71 minutes, what is over whole 2^32 us. */
+static __always_inline __u32 elapsed_us(__u32 now_us, __u32 then_us)
+{
+	return (__u32)wrapping_diff(now_us, then_us);
 }
 
 #endif

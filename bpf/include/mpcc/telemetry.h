@@ -88,7 +88,6 @@ struct mpcc_counter_set {
 	__u64 last_id; /* the last identity given to a subflow */
 	__u64 lost_subflows; /* subflows without live state: the map was full */
 	__u64 lost_totals; /* refreshes without totals: the map was full */
-	__u64 lost_siblings; /* refreshes of connections with more subflows than are looked at */
 };
 
 struct {

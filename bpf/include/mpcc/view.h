@@ -3,12 +3,12 @@
  * The coupled view: a connection's subflows as plain numbers, added up in the algorithm's sums.
  *
  * Which subflows count: established, with an RTT sample, not stale and not closing; backups only if
- * nothing else is usable. The socket's own subflow counts, and those of the first eight in the
- * connection's list; what is beyond is left out and counted (struct mpcc_counter_set).
+ * nothing else is usable. That is looked at for all nine subflows which the kernel allows.
  *
  * The list is walked at every decision, without a lock: a sibling's numbers are a snapshot that may be an
  * ACK old, which only perturbs one increase. Loads through bpf_rdonly_cast are fault-safe, and the
- * programs run inside an RCU read section, which is what the kernel frees subflow contexts after.
+ * programs run inside an RCU read section, which is what the kernel frees subflow contexts after. A sibling's
+ * socket may be freed earlier, and its memory be another connection's by now: it counts while it names its context.
  */
 #ifndef MPCC_VIEW_H
 #define MPCC_VIEW_H
@@ -80,6 +80,7 @@ connection_of(const struct mptcp_subflow_context *ctx)
 	return conn ? bpf_rdonly_cast(conn, mpcc_type_id(struct mptcp_sock)) : NULL;
 }
 
+/* A sibling that is gone reads as a path that does not count. */
 static __always_inline void read_sibling(struct mpcc_path *p, const struct tcp_sock *self,
 					 const struct mptcp_subflow_context *ctx)
 {
@@ -89,6 +90,8 @@ static __always_inline void read_sibling(struct mpcc_path *p, const struct tcp_s
 	read_subflow(p, ctx);
 	if (tp->inet_conn.icsk_ca_ops == self->inet_conn.icsk_ca_ops)
 		read_private(p, tp, state_of(self));
+	if (!tp->is_mptcp || tp->inet_conn.icsk_ulp_data != ctx)
+		p->closing = 1;
 }
 
 /* Stands for all groups at once: no path's group is as large. */
@@ -99,7 +102,6 @@ struct cc_view {
 	__u64 sums[CC_SUM_BYTES / 8]; /* a struct cc_sum over the subflows of one group */
 	__u32 counting; /* the connection's subflows that count, of whatever group */
 	__u32 coupled; /* the own subflow is one of them */
-	__u32 left_out; /* the connection has more subflows than a decision looks at */
 };
 
 static __always_inline struct cc_sum *sum_of(struct cc_view *v)
@@ -143,7 +145,6 @@ static __always_inline void count_siblings(struct cc_view *v, const struct tcp_s
 		read_sibling(&p, self, ctx);
 		v->counting += count_path(v, &p, backups, group);
 	}
-	v->left_out = next && next != head;
 }
 
 /* The view that a subflow has of a group: its own, which is 0, or MPCC_ANY_GROUP. */

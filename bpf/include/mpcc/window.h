@@ -3,9 +3,29 @@
 #ifndef MPCC_WINDOW_H
 #define MPCC_WINDOW_H
 
+#include "cubic.h"
+#include "slow_start.h"
+#include "tunable.h"
 #include "view.h"
 
-/* 1 / w, the rule of a subflow on its own (RFC 5681): a packet per window. */
+/* What a paper that does not speak of a single subflow comes to there. */
+#ifndef MPCC_PAPER_ALONE
+#define MPCC_PAPER_ALONE "reno"
+#endif
+
+enum { ALONE_CUBIC, ALONE_RENO, ALONE_OWN };
+TUNABLE_PAPER(alone, ALONE_CUBIC, MPCC_PAPER_ALONE,
+	      "cubic|reno|own; the control of a connection with one usable subflow");
+
+/* The rules that a subflow has by itself: those, and the algorithm's. */
+static __always_inline __u8 rule_for(const struct cc_view *v)
+{
+	if (!v->coupled)
+		return alone == ALONE_OWN ? ALONE_RENO : alone;
+	return v->counting > 1 ? ALONE_OWN : alone;
+}
+
+/* 1 / w (RFC 5681): a packet per window. */
 MPCC_GLOBAL int reno_step(struct mpcc_step *step nonnull, const struct mpcc_path *p nonnull)
 {
 	step->up = num_inverse(p->cwnd);
@@ -13,27 +33,48 @@ MPCC_GLOBAL int reno_step(struct mpcc_step *step nonnull, const struct mpcc_path
 	return 0;
 }
 
-/* The rule is for subflows that count; one without an RTT sample, or a backup beside usable ones, is Reno. */
+/* CUBIC's, epoch_us after it lost a part of last_max, or from the window on. */
+MPCC_GLOBAL int cubic_step_given(struct mpcc_step *step nonnull, const struct mpcc_path *p nonnull)
+{
+	__u32 last_max = num_to_fixed(p->last_max, 0);
+	struct mpcc_curve c;
+
+	begin_curve(&c, last_max ? cubic_after_loss(last_max) : p->cwnd, last_max, 0);
+	step->up = num_inverse(
+		cubic_cnt(cubic_window(&c, (p->epoch_us + p->base_rtt_us) >> CUBIC_TICK_SHIFT),
+			  p->cwnd, 0, last_max));
+	step->down = num_zero();
+	return 0;
+}
+
+/* For given numbers. A backup beside usable subflows, or one without an RTT sample, does not couple: alone too. */
 static __always_inline void decide_step(struct mpcc_step *step, struct cc_view *v)
 {
-	if (v->coupled)
+	__u8 rule = rule_for(v);
+
+	if (rule == ALONE_OWN)
 		cc_hooks.step(step, sum_of(v), &v->self);
-	else
+	else if (rule == ALONE_RENO)
 		reno_step(step, &v->self);
+	else
+		cubic_step_given(step, &v->self);
 }
 
 static __always_inline __u32 decide_floor(struct cc_view *v)
 {
-	return v->coupled ? cc_hooks.floor(sum_of(v)) : MPCC_RENO_FLOOR;
+	return rule_for(v) == ALONE_OWN ? cc_hooks.floor(sum_of(v)) : MPCC_RENO_FLOOR;
 }
 
 static __always_inline __u32 decide_after_loss(struct cc_view *v)
 {
+	__u8 rule = rule_for(v);
 	__u32 floor = decide_floor(v);
 	__u32 w = v->self.cwnd / 2;
 
-	if (v->coupled)
+	if (rule == ALONE_OWN)
 		w = cc_hooks.after_loss(sum_of(v), &v->self);
+	else if (rule == ALONE_CUBIC)
+		w = cubic_after_loss(v->self.cwnd);
 	return w < floor ? floor : w;
 }
 
@@ -41,7 +82,7 @@ static __always_inline void decide_window(struct mpcc_setting *s, struct cc_view
 {
 	s->window = v->self.cwnd;
 	s->ssthresh = v->self.ssthresh;
-	if (v->coupled)
+	if (rule_for(v) == ALONE_OWN)
 		cc_hooks.set_window(s, sum_of(v), &v->self);
 }
 
@@ -50,11 +91,6 @@ static __always_inline void decide_coupling(struct mpcc_coupling *c, struct cc_v
 {
 	if (v->coupled)
 		cc_hooks.coupling(c, sum_of(v), &v->self);
-}
-
-static __always_inline bool in_slow_start(const struct tcp_sock *tp)
-{
-	return tp->snd_cwnd < tp->snd_ssthresh;
 }
 
 /* A window that is not used up says nothing about the path and must not grow. */
@@ -83,17 +119,13 @@ static __always_inline __s64 q40_of(const struct mpcc_step *step)
 /*
  * Adds so many steps to the credit, the fraction of a packet that the window is short of or ahead of, and
  * moves its whole packets to the window. The window stays in [floor, snd_cwnd_clamp]; where it would leave
- * that, the rest of the credit is void.
+ * that, the rest of the credit is void. acked is at most 65535.
  */
 static __always_inline void apply_steps(struct tcp_sock *tp, struct mpcc_flow *flow, __s64 step_q40,
 					__u32 acked, __u32 floor)
 {
 	__u32 cwnd = tp->snd_cwnd;
 	__s64 credit, whole;
-
-	/* 2^45 * 2^16 stays in 63 bits. */
-	if (acked > 65535)
-		acked = 65535;
 
 	credit = flow->credit_q40 + step_q40 * acked;
 	whole = credit >= 0 ? credit >> 40 : -(-credit >> 40);
@@ -110,12 +142,19 @@ static __always_inline void apply_steps(struct tcp_sock *tp, struct mpcc_flow *f
 	flow->credit_q40 = credit;
 }
 
-/* A loss event: the fraction that was earned before it is void, and so is the decision. */
+/* A loss event: the fraction that was earned before it is void, and so are the decision and the curve. */
 static __always_inline void void_decision(struct mpcc_flow *flow)
 {
 	flow->credit_q40 = 0;
 	flow->decided = 0;
+	flow->curve_of = 0;
+	flow->in_round = 0;
 }
+
+/* No decision is made sooner than this after the last one, nor twice within half an RTT. */
+#define MPCC_DECISION_MIN_US 100
+/* Alone, CUBIC's course is followed closely; there are no siblings to read. */
+#define MPCC_CUBIC_MIN_US 1024
 
 /*
  * A decision stands for half an RTT, unless a loss comes first. So the siblings, whose sockets may lie in
@@ -123,13 +162,12 @@ static __always_inline void void_decision(struct mpcc_flow *flow)
  */
 static __always_inline bool decision_stands(const struct tcp_sock *tp, const struct mpcc_flow *flow)
 {
-	return flow->decided && wrapping_diff(flow->decided_until_us, (__u32)tp->tcp_mstamp) > 0;
-}
+	__u32 for_us = flow->curve_of ? tp->srtt_us >> 7 : tp->srtt_us >> 4;
+	__u32 least_us = flow->curve_of ? MPCC_CUBIC_MIN_US : MPCC_DECISION_MIN_US;
 
-static __always_inline void note_decision(const struct tcp_sock *tp, struct mpcc_flow *flow)
-{
-	flow->decided = 1;
-	flow->decided_until_us = (__u32)(tp->tcp_mstamp + (tp->srtt_us >> 4));
+	if (for_us < least_us)
+		for_us = least_us;
+	return flow->decided && elapsed_us((__u32)tp->tcp_mstamp, flow->decided_us) < for_us;
 }
 
 static __always_inline void track_rtt(const struct tcp_sock *tp, struct mpcc_flow *flow)
@@ -141,20 +179,50 @@ static __always_inline void track_rtt(const struct tcp_sock *tp, struct mpcc_flo
 		flow->base_rtt_us = rtt_us;
 }
 
-/* Decides for the next half RTT. Not inlined: its stack and refresh()'s would not fit on top of each other. */
+/* The algorithm's own decision on a socket. */
+static __always_inline __s64 own_step(struct cc_view *v, struct tcp_sock *tp)
+{
+	struct mpcc_step step = {};
+
+	if (cc_hooks.follow)
+		cc_hooks.follow(&step, v, tp);
+	else
+		cc_hooks.step(&step, sum_of(v), &v->self);
+	return q40_of(&step);
+}
+
+/*
+ * Decides how the window grows until the next decision. Between CUBIC alone and the rule beside siblings the window
+ * stays, with its fraction: only what the next segments add changes, and a curve begins at the present window. Not
+ * inlined: its stack and refresh()'s would not fit on top of each other.
+ */
 static __noinline int decide(struct sock *sk)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 	struct mpcc_flow *flow = flow_of(tp);
 	struct mpcc_step step = {};
 	struct cc_view v;
+	__u8 rule;
 
 	track_rtt(tp, flow);
 	look(&v, tp);
-	decide_step(&step, &v);
-	flow->step_q40 = q40_of(&step);
+	rule = rule_for(&v);
+	flow->alone = rule != ALONE_OWN;
 	flow->floor = decide_floor(&v);
-	note_decision(tp, flow);
+	flow->decided = 1;
+	flow->decided_us = (__u32)tp->tcp_mstamp;
+	if (rule == ALONE_CUBIC) {
+		flow->step_q40 = cubic_step(flow, tp);
+		return 0;
+	}
+	if (rule == ALONE_RENO) {
+		reno_step(&step, &v.self);
+		flow->step_q40 = q40_of(&step);
+	} else {
+		flow->step_q40 = own_step(&v, tp);
+	}
+	if (!cc_hooks.follow)
+		flow->curve_of = 0;
 	return 0;
 }
 
@@ -175,15 +243,23 @@ static __always_inline __u32 after_slow_start(struct tcp_sock *tp, __u32 acked)
 	return in_slow_start(tp) ? tcp_slow_start(tp, acked) : acked;
 }
 
-/* Slow start as the kernel has it (RFC 5681), then the rule's steps. */
+/* Slow start, then the steps of CUBIC, Reno or the rule. */
 static __always_inline void grow_by_rule(struct sock *sk, __u32 acked)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 	struct mpcc_flow *flow = flow_of(tp);
 
+	if (flow->curve_of)
+		skip_pause(flow, tp);
+	if (in_slow_start(tp))
+		watch_slow_start(sk, flow);
 	acked = after_slow_start(tp, acked);
 	if (!acked)
 		return;
+	/* 2^45 * 2^16 stays in 63 bits. */
+	if (acked > 65535)
+		acked = 65535;
+	flow->acked = acked < 65535U - flow->acked ? flow->acked + acked : 65535;
 	if (!decision_stands(tp, flow))
 		decide(sk);
 	apply_steps(tp, flow, flow->step_q40, acked, flow->floor);

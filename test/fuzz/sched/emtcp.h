@@ -11,6 +11,6 @@ static void draw_own(struct input *in, struct sched_own *own)
 
 static void check_own(const struct sched_own *own)
 {
-	for (__u32 i = 0; i < MPCC_MAX_SUBFLOWS; i++)
+	for (__u32 i = 0; i < MPCC_MAX_LANES; i++)
 		require_normal(own->verdicts[i].cost, i);
 }

@@ -7,7 +7,7 @@ static void draw_own(struct input *in, struct sched_own *own)
 
 	own->demand.more = draw_byte(in) & 1;
 	m->chosen_us = eval.demand.now_us >> draw_byte(in) % 60;
-	m->k = draw_byte(in) % (MPCC_MAX_SUBFLOWS + 1);
+	m->k = draw_byte(in) % (MPCC_MAX_LANES + 1);
 	m->alive = draw_byte(in);
 	for (__u32 i = 0; i < eval.count; i++) {
 		struct esmptcp_lane *l = &own->lanes[i];
@@ -22,12 +22,12 @@ static void draw_own(struct input *in, struct sched_own *own)
 
 static void check_own(const struct sched_own *own)
 {
-	require(own->memory.k <= MPCC_MAX_SUBFLOWS, "k %u", own->memory.k);
-	for (__u32 i = 0; i < MPCC_MAX_SUBFLOWS; i++) {
+	require(own->memory.k <= MPCC_MAX_LANES, "k %u", own->memory.k);
+	for (__u32 i = 0; i < MPCC_MAX_LANES; i++) {
 		require_normal(own->verdicts[i].rate, i);
 		require_normal(own->verdicts[i].cost, i);
 		require_normal(own->verdicts[i].objective.value, i);
-		require(own->verdicts[i].rank <= MPCC_MAX_SUBFLOWS, "subflow %u: rank %u", i,
+		require(own->verdicts[i].rank <= MPCC_MAX_LANES, "subflow %u: rank %u", i,
 			own->verdicts[i].rank);
 	}
 }

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * CUBIC (RFC 9438), as the kernel's tcp_cubic computes it, in integers:
+ *
+ *   W(t) = C (t - K)^3 + W_max   K = cbrt((W_max - w_0) / C), C = 0.4 packets/s^3, w_0 the window at its begin
+ *   per acknowledged segment     1 / cnt, cnt = max(2, floor(w / (W(t + RTT) - w))), 100 w where W is not above w,
+ *                                and no more than 20 before the first loss
+ *   never slower than Reno       RFC 9438, section 4.3: a packet for every 1.875 w segments
+ *   per loss event               w *= 717/1024; W_max is the window then, or (w + 717/1024 w) / 2 if that is
+ *                                below the last W_max (fast convergence)
+ *
+ * RTT is the kernel's windowed minimum. Time stands still while nothing is sent. A curve may be stretched over n
+ * subflows, t/n in place of t, as mpCUBIC has it.
+ *
+ * Deviations from the kernel's: time is counted in ticks of 1024 us, not in jiffies; what a segment adds is worked
+ * out anew for each sixteenth of an RTT, not for each packet of window.
+ */
+#ifndef MPCC_CUBIC_H
+#define MPCC_CUBIC_H
+
+#include "path.h"
+#include "state.h"
+
+#define CUBIC_TICK_SHIFT 10
+/* C is 30223 / 2^46 packets per cubic tick, and 1/C is this. */
+#define CUBIC_C_Q46 30223
+#define CUBIC_INVERSE_C 2328306437U
+/* 120,000 packets from the plateau; the most that the cube has room for. */
+#define CUBIC_MOST_TICKS (1 << 16)
+#define CUBIC_LEAST_CNT 2
+/* A segment's part in 1/cnt, before the first loss, when nothing is known of the path. */
+#define CUBIC_FIRST_CNT 20
+
+/* w * 717/1024 */
+static __always_inline __u32 cubic_after_loss(__u32 cwnd)
+{
+	return (__u64)cwnd * 717 / 1024;
+}
+
+/* W_max after a loss at cwnd that leaves after. */
+static __always_inline __u32 cubic_last_max(__u32 last_max, __u32 cwnd, __u32 after)
+{
+	return cwnd < last_max ? ((__u64)cwnd + after) / 2 : cwnd;
+}
+
+/* The curve that begins at the window cwnd. */
+static __always_inline void begin_curve(struct mpcc_curve *c, __u32 cwnd, __u32 last_max,
+					__u32 now_us)
+{
+	c->began_us = now_us;
+	c->origin = last_max > cwnd ? last_max : cwnd;
+	c->k = num_to_fixed(num_cbrt(num_mul(num_of(c->origin - cwnd), num_of(CUBIC_INVERSE_C))),
+			    0);
+	c->friendly = cwnd;
+}
+
+/* Packets between window and plateau, so many ticks before or after it. */
+static __always_inline __u32 cubic_away(__u64 ticks)
+{
+	if (ticks > CUBIC_MOST_TICKS)
+		ticks = CUBIC_MOST_TICKS;
+	return CUBIC_C_Q46 * ticks * ticks * ticks >> 46;
+}
+
+/* W, so many ticks after the curve's begin. */
+static __always_inline __u32 cubic_window(const struct mpcc_curve *c, __u32 ticks)
+{
+	__u32 away = cubic_away(ticks < c->k ? c->k - ticks : ticks - c->k);
+
+	if (ticks >= c->k)
+		return c->origin + away;
+	return c->origin > away ? c->origin - away : 0;
+}
+
+/* So many acknowledged segments add one packet; target is W(t + RTT). */
+static __always_inline __u32 cubic_cnt(__u32 target, __u32 cwnd, __u32 friendly, bool had_loss)
+{
+	__u32 cnt = target > cwnd ? cwnd / (target - cwnd) : 100 * cwnd;
+
+	if (!had_loss && cnt > CUBIC_FIRST_CNT)
+		cnt = CUBIC_FIRST_CNT;
+	if (friendly > cwnd && cnt > cwnd / (friendly - cwnd))
+		cnt = cwnd / (friendly - cwnd);
+	return cnt > CUBIC_LEAST_CNT ? cnt : CUBIC_LEAST_CNT;
+}
+
+/* Adds to friendly the packets that Reno would have for so many acknowledged segments; what is left over. */
+static __always_inline __u32 grow_friendly(struct mpcc_curve *c, __u32 acked, __u32 per_packet)
+{
+	__u32 packets;
+
+	if (acked <= per_packet || !per_packet)
+		return acked;
+	packets = (acked - 1) / per_packet;
+	c->friendly += packets;
+	return acked - packets * per_packet;
+}
+
+/*
+ * What was not sent does not count: an ACK for a segment that left after the ACK before it ended a pause, by which
+ * the curve's begin moves.
+ */
+static __always_inline void skip_pause(struct mpcc_flow *flow, const struct tcp_sock *tp)
+{
+	__u32 now_us = (__u32)tp->tcp_mstamp, since_us = elapsed_us(now_us, flow->last_ack_us);
+
+	if (since_us > tp->rack.rtt_us)
+		flow->curve.began_us = (__u32)((__u64)flow->curve.began_us + since_us);
+	flow->last_ack_us = now_us;
+}
+
+/* The rule of a connection of one subflow: what a segment adds now, in a curve that goes on or begins. */
+static __always_inline __s64 cubic_step(struct mpcc_flow *flow, const struct tcp_sock *tp)
+{
+	__u32 cwnd = tp->snd_cwnd, now_us = (__u32)tp->tcp_mstamp;
+	struct mpcc_curve curve = flow->curve;
+	__u64 t_us;
+
+	if (flow->curve_of != 1) {
+		begin_curve(&curve, cwnd, flow->last_max, now_us);
+		flow->curve_of = 1;
+		flow->in_round = 0;
+		flow->acked = 0;
+		flow->last_ack_us = now_us;
+	}
+	/* 8/15: three times the loss, 0.3, over 2 - 0.3. */
+	flow->acked = grow_friendly(&curve, flow->acked, (__u64)cwnd * 15 / 8);
+	flow->curve = curve;
+	t_us = (__u64)elapsed_us(now_us, curve.began_us) + tp->rtt_min.s[0].v;
+	return MPCC_Q40_ONE / cubic_cnt(cubic_window(&curve, t_us >> CUBIC_TICK_SHIFT), cwnd,
+					curve.friendly, flow->last_max);
+}
+
+#endif
