@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+#
 # Runs in the VM: the kernel's scripts with a congestion control as the default of every namespace that they make.
 # Arguments: its name, and for one of mpcc its name there.
 set -eu
@@ -10,7 +12,10 @@ export SELFTESTS_MPTCP_LIB_OVERRIDE_FLAKY=1      # and so is a test that the ker
 if [ "$ours" ]; then
 	"$MPCC_BIN" load "$ours" --default
 else
-	sysctl -qw net.ipv4.tcp_congestion_control="$cc"
+	sysctl -qw net.ipv4.tcp_congestion_control="$cc" || {
+		echo "$cc: no congestion control of mpcc or of Linux $(uname -r)"
+		exit 1
+	}
 fi
 ip netns add fresh
 ip netns exec fresh sysctl -n net.ipv4.tcp_congestion_control >/results/default

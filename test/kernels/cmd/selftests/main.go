@@ -16,6 +16,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -35,6 +36,10 @@ one of the kernel's own. Without a name: cubic, and all of mpcc.
 
 // yardstick is the kernel's own control, whose failures are not mpcc's.
 const yardstick = "cubic"
+
+// ccName matches what the kernel takes as the name of a congestion control, below 16 characters. It also becomes that
+// of a folder.
+var ccName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,15}$`)
 
 func main() {
 	status, err := run(os.Args[1:])
@@ -63,6 +68,11 @@ func run(args []string) (int, error) {
 	controls := flags.Args()
 	if len(controls) == 0 {
 		controls = append([]string{yardstick}, slices.Sorted(maps.Keys(ours()))...)
+	}
+	for _, cc := range controls {
+		if !ccName.MatchString(cc) {
+			return 2, fmt.Errorf("%q is no name of a congestion control: want one such as %s or lia", cc, yardstick)
+		}
 	}
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -183,7 +193,13 @@ func (b bench) run(ctx context.Context, cc string) row {
 
 // print prints a table, and below it what went wrong.
 func (b bench) print(w io.Writer, rows []row) error {
-	fmt.Fprintf(w, "selftests of Linux %s (linux-source %s), in the VM's own time; passed/all\n\n", rows[0].release, b.source)
+	release := "unknown, as no VM ran"
+	for _, r := range rows {
+		if r.release != "" {
+			release = r.release
+		}
+	}
+	fmt.Fprintf(w, "selftests of linux-source %s, in a VM's own time; kernel %s; tests passed/all\n\n", b.source, release)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "CONTROL\tMPTCP_CONNECT\tSIMULT_FLOWS\t2ND\t3RD\tRAN ON\tTOOK")
 	for _, r := range rows {

@@ -149,7 +149,11 @@ func (r row) ranOn() string {
 	return fmt.Sprintf("%d of %d", counted, sockets)
 }
 
+// String returns the row as a line of progress.
 func (r row) String() string {
+	if r.fault != nil {
+		return fmt.Sprintf("%s: %v", r.cc, r.fault)
+	}
 	return fmt.Sprintf("%s: %s (%s)", r.cc, strings.Join(r.cells(), ", "), r.took.Round(time.Second))
 }
 
