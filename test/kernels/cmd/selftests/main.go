@@ -78,10 +78,10 @@ func run(args []string) (int, error) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	bench, remove, err := prepare(ctx, kernel)
+	defer remove()
 	if err != nil {
 		return 1, err
 	}
-	defer remove()
 	var rows []row
 	for _, cc := range controls {
 		row := bench.run(ctx, cc)
@@ -125,46 +125,41 @@ const selftests = "tools/testing/selftests"
 //go:embed guest.sh
 var guestScript string
 
-// prepare builds mpcc and the kernel's test programs. remove removes what was built.
+// prepare builds mpcc and the kernel's test programs. remove removes what was built, also after an error.
 func prepare(ctx context.Context, kernel vm.Kernel) (b bench, remove func(), err error) {
-	root, err := vm.Clone()
-	if err != nil {
-		return b, nil, err
-	}
-	b = bench{kernel: kernel, results: filepath.Join(root, ".cache", "selftests")}
-	files, remove, err := kernels.ProjectFiles(ctx)
-	if err != nil {
-		return b, nil, err
-	}
-	b.files = files
 	dir, err := os.MkdirTemp("", "mpcc-selftests-*")
 	if err != nil {
-		remove()
-		return b, nil, err
+		return b, func() {}, err
 	}
-	removeAll := func() {
-		remove()
+	remove = func() { os.RemoveAll(dir) }
+	root, err := vm.Clone()
+	if err != nil {
+		return b, remove, err
+	}
+	files, removeFiles, err := kernels.ProjectFiles(ctx)
+	if err != nil {
+		return b, remove, err
+	}
+	remove = func() {
+		removeFiles()
 		os.RemoveAll(dir)
 	}
 	net := selftests + "/net"
 	source, version, err := vm.Source(ctx, kernel, say, net+"/mptcp", net+"/lib.sh", net+"/net_helper.sh")
 	if err != nil {
-		removeAll()
-		return b, nil, err
+		return b, remove, err
 	}
-	b.source = version
-	b.files["/selftests"] = filepath.Join(source, selftests)
+	files["/selftests"] = filepath.Join(source, selftests)
 	for _, program := range []string{"mptcp_connect", "pm_nl_ctl"} {
 		built := filepath.Join(dir, program)
 		cmd := exec.CommandContext(ctx, "gcc", "-O2", "-static", "-isystem", filepath.Join(source, "usr", "include"),
 			"-o", built, filepath.Join(source, net, "mptcp", program+".c"))
 		if out, err := cmd.CombinedOutput(); err != nil {
-			removeAll()
-			return b, nil, fmt.Errorf("%s: %w\n%s", program, err, out)
+			return b, remove, fmt.Errorf("%s: %w\n%s", program, err, out)
 		}
-		b.files["/selftests/net/mptcp/"+program] = built
+		files["/selftests/net/mptcp/"+program] = built
 	}
-	return b, removeAll, nil
+	return bench{kernel, version, files, filepath.Join(root, ".cache", "selftests")}, remove, nil
 }
 
 // run runs the scripts with one control, in a VM of its own.
