@@ -39,7 +39,7 @@ const yardstick = "cubic"
 
 // ccName matches what the kernel takes as the name of a congestion control, below 16 characters. It also becomes that
 // of a folder.
-var ccName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,15}$`)
+var ccName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,14}$`)
 
 func main() {
 	status, err := run(os.Args[1:])

@@ -138,3 +138,12 @@ func totals(cc string, opened int) string {
 	return fmt.Sprintf(`{"totals": [{"cc": %q, "subflows_opened": %d}, {"cc": %q, "subflows_opened": %d}]}`,
 		cc, opened/2, cc, opened-opened/2)
 }
+
+// What can be no name of a congestion control is refused before anything is fetched or removed.
+func TestBadNames(t *testing.T) {
+	for _, name := range []string{"", "../lia", "cc/lia", "lia.o", "--", "a-name-of-sixteen"} {
+		if status, err := run([]string{"cubic", name}); status != 2 || err == nil {
+			t.Errorf("%q: status %d, error %v", name, status, err)
+		}
+	}
+}
