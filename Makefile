@@ -182,6 +182,10 @@ vm: ## Run the end-to-end tests in VMs with stock Debian kernels
 vm-shell: ## Open a shell in such a VM (KERNEL=6.12)
 	go run ./test/kernels/cmd/vm shell -kernel $(KERNEL)
 
+.PHONY: selftests
+selftests: deps ## Run the kernel's MPTCP selftests with each congestion control (CC="cubic lia", KERNEL=6.12)
+	go run ./test/kernels/cmd/selftests -kernel $(KERNEL) $(CC)
+
 .PHONY: test
 test: deps build check-generated lint unit fuzz vm ## Run every check and test
 

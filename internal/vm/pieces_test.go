@@ -17,6 +17,21 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
+func TestSourcePackage(t *testing.T) {
+	for release, want := range map[string]string{
+		"6.12.107+deb13-cloud-amd64":      "linux-source-6.12",
+		"7.2+deb14-cloud-amd64":           "linux-source-7.2",
+		"7.3.1+deb13+bpo-cloud-amd64-rt7": "linux-source-7.3",
+	} {
+		if got, err := sourcePackage(release); got != want || err != nil {
+			t.Errorf("%s: %q, error %v, want %q", release, got, err, want)
+		}
+	}
+	if got, err := sourcePackage("cloud-amd64"); err == nil {
+		t.Errorf("a release without a version gave %q", got)
+	}
+}
+
 // Debian splits a kernel into packages in two ways.
 func TestKernelPackages(t *testing.T) {
 	archive := map[string]string{
