@@ -222,7 +222,7 @@ static __noinline int decide(struct sock *sk)
 	} else {
 		flow->step_q40 = own_step(&v, tp);
 	}
-	if (!cc_hooks.follow)
+	if (rule == ALONE_RENO || !cc_hooks.follow)
 		flow->curve_of = 0;
 	return 0;
 }
