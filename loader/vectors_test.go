@@ -185,7 +185,7 @@ func files(t *testing.T, pattern, suffix string) []string {
 func TestEveryTunableIsTested(t *testing.T) {
 	// These say what becomes of a socket, and are in no decision on given numbers.
 	ofSockets := []string{
-		"plain",      // who controls it: test/fuzz/alone.c
+		"plain",      // who controls it: test/fuzz/live.c
 		"slow_start", // test/fuzz/slow_start.c
 	}
 	for _, e := range congestionControls() {
