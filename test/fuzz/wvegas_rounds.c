@@ -108,10 +108,10 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 
 	/* But not one of fewer packets than twice those that may wait. */
 	drain = DRAIN_ABOVE_ALPHA;
-	tp->snd_cwnd = 22;
+	tp->snd_cwnd = 50;
 	round_of(3, 60000);
 	round_of(3, 71000);
-	require_window(24, 10, 10000);
+	require_window(50, 10, 10000);
 	tp->snd_cwnd = 68;
 	round_of(3, 71000);
 	require_window(23, 10, 0);
