@@ -146,11 +146,12 @@ race: ## Run the tests that need no VM, but for long computations, under Go's ra
 
 FUZZ_SANITIZERS := address,undefined,unsigned-integer-overflow,unsigned-shift-base,implicit-unsigned-integer-truncation
 
-# All congestion controls share a file, which is told the name, and so do all schedulers; other files are one each.
+# All congestion controls share two files, which are told the name, and all schedulers one; other files are one each.
 HARNESSES := $(addprefix fuzz/, \
 	$(patsubst bpf/cc/%.bpf.c,cc-%,$(wildcard bpf/cc/*.bpf.c)) \
+	$(patsubst bpf/cc/%.bpf.c,live-%,$(wildcard bpf/cc/*.bpf.c)) \
 	$(patsubst bpf/sched/%.bpf.c,sched-%,$(wildcard bpf/sched/*.bpf.c)) \
-	$(patsubst test/fuzz/%.c,%,$(filter-out test/fuzz/eval.c test/fuzz/sched.c,$(wildcard test/fuzz/*.c))))
+	$(patsubst test/fuzz/%.c,%,$(filter-out $(addprefix test/fuzz/,eval.c live.c sched.c),$(wildcard test/fuzz/*.c))))
 
 define harness
 	@mkdir -p .cache/fuzz
@@ -164,6 +165,8 @@ define harness
 endef
 
 fuzz/cc-%: test/fuzz/eval.c
+	$(harness)
+fuzz/live-%: test/fuzz/live.c
 	$(harness)
 fuzz/sched-%: test/fuzz/sched.c
 	$(harness)

@@ -136,9 +136,11 @@ static __always_inline void ecmtcp_on_loss(struct cc_state *state, struct tcp_so
 /* The bytes that the smoothing took in, to its rounding. */
 static __always_inline void ecmtcp_on_undo(struct cc_state *state)
 {
-	__u64 before = state->losses.between_before, between = state->losses.between;
+	__u64 before = state->losses.between_before, since = state->losses.between;
 
-	undo_loss(&state->losses, before ? 8 * (between - (before - before / 8)) : between);
+	if (before && before != MPCC_NO_UNDO)
+		since = 8 * (since - (before - before / 8));
+	undo_loss(&state->losses, since);
 }
 
 static const struct cc_hooks cc_hooks = {

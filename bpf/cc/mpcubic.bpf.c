@@ -218,7 +218,8 @@ static __always_inline void mpcubic_follow(struct mpcc_step *step, struct cc_vie
 	step_to(step, &course, (__u64)elapsed_us(now_us, curve.began_us) + (tp->srtt_us >> 3), cwnd,
 		n);
 	if (curve.friendly > cwnd)
-		step->up = num_max(step->up, num_div(num_of(curve.friendly - cwnd), w));
+		step->up = num_max(step->up, num_min(num_div(num_of(curve.friendly - cwnd), w),
+						     num_scale(num_of(1), -1)));
 }
 
 static const struct cc_hooks cc_hooks = {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
  * CDD's cuts over any sequence of ACKs: at most one a period, only of the slowest subflow and only while
- * it has a queue, never below 2 packets; and theta after each, in floating point.
+ * it has a queue, never below 2 packets, and not during a timeout's recovery; and theta after each, in floating point.
  */
 #include "native.h"
 
@@ -12,16 +12,22 @@
 static struct connection connection;
 static struct tcp_sock *const slow = &connection.subflows[0], *const fast = &connection.subflows[1];
 
+static void set_base(struct tcp_sock *tp, __u32 rtt_us)
+{
+	private_of(tp)->flow.base_rtt_us = rtt_us;
+	tp->rtt_min.s[0].v = rtt_us;
+}
+
 /* A slow path with a queue as long as itself, beside one that is twice as fast. */
 static void start(void)
 {
 	join(&connection, 2, &cdd);
 	slow->snd_cwnd = 40;
 	slow->srtt_us = 100000 << 3;
-	private_of(slow)->flow.base_rtt_us = 50000;
+	set_base(slow, 50000);
 	fast->snd_cwnd = 20;
 	fast->srtt_us = 50000 << 3;
-	private_of(fast)->flow.base_rtt_us = 50000;
+	set_base(fast, 50000);
 	for (int i = 0; i < 2; i++) {
 		connection.subflows[i].snd_ssthresh = 64;
 		connection.subflows[i].mss_cache = 1400;
@@ -69,7 +75,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 
 	/* Without a queue nothing is cut: the path is just long. */
 	start();
-	private_of(slow)->flow.base_rtt_us = 96000;
+	set_base(slow, 96000);
 	ack(slow, 0);
 	require_window(slow, 40, 64);
 	/* From 2 on, the ratio 3 counts for a quarter. */
@@ -77,6 +83,26 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	ack(slow, 500000);
 	require(theta_of(slow) == 2.25, "theta %g", theta_of(slow));
 	require_window(slow, 17, 17);
+
+	/* After a timeout there is none until the recovery is over. */
+	start();
+	slow->inet_conn.icsk_ca_state = TCP_CA_Loss;
+	ack(slow, 1);
+	ack(slow, 10000000);
+	require_window(slow, 40, 64);
+	require(!theta_of(slow), "theta %g", theta_of(slow));
+	slow->inet_conn.icsk_ca_state = TCP_CA_Open;
+	ack(slow, 10000001);
+	require_window(slow, 20, 20);
+
+	/* Once the path has become longer, the kernel's minimum tells, if it is to. */
+	for (base_rtt = BASE_LIFETIME; base_rtt <= BASE_WINDOW; base_rtt++) {
+		start();
+		slow->rtt_min.s[0].v = 96000;
+		ack(slow, 1);
+		require_window(slow, base_rtt == BASE_WINDOW ? 40 : 20,
+			       base_rtt == BASE_WINDOW ? 64 : 20);
+	}
 	return 0;
 }
 
@@ -99,7 +125,9 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
 		tp->snd_cwnd = window = 1 + draw_number(&in, 20);
 		tp->snd_ssthresh = ssthresh = draw_number(&in, 20);
 		tp->snd_wnd = draw_number(&in, 30);
-		private_of(tp)->flow.base_rtt_us = base = draw_number(&in, 22);
+		base = draw_number(&in, 22);
+		set_base(tp, base);
+		tp->inet_conn.icsk_ca_state = draw_byte(&in) % 5;
 		ack(tp, now);
 
 		ratio = (double)tp->srtt_us / other->srtt_us;
@@ -114,6 +142,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
 				tp->snd_ssthresh, ssthresh);
 			continue;
 		}
+		require(tp->inet_conn.icsk_ca_state != TCP_CA_Loss, "a cut after a timeout");
 		require(tp->snd_cwnd < window && tp->snd_cwnd >= 2, "cwnd %u from %u", tp->snd_cwnd,
 			window);
 		require(tp->snd_ssthresh == (tp->snd_cwnd < ssthresh ? tp->snd_cwnd : ssthresh),

@@ -35,6 +35,17 @@ static inline void join(struct connection *c, __u32 count, const struct tcp_cong
 	last->next = &c->sock.conn_list;
 }
 
+/* Leaves those in the connection whose bit is set. */
+static inline void link_only(struct connection *c, __u32 bits)
+{
+	struct list_head *last = &c->sock.conn_list;
+
+	for (__u32 i = 0; i < MPCC_MAX_SUBFLOWS; i++)
+		if (bits & 1 << i)
+			last = last->next = &c->contexts[i].node;
+	last->next = &c->sock.conn_list;
+}
+
 static inline struct cc_state *private_of(struct tcp_sock *tp)
 {
 	return (struct cc_state *)tp->inet_conn.icsk_ca_priv;

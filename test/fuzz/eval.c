@@ -3,7 +3,7 @@
  * The decisions of one congestion control (-DALGORITHM=lia) on any input at all, besides the
  * sanitizers' own checks:
  *   numbers are normal, their exponents small
- *   an increase is within the bound of its rule; one subflow alone is Reno
+ *   an increase is within the bound of its rule; alone is CUBIC or Reno, as the tunable has it
  *   a loss never enlarges a window above the floor
  *   what an algorithm sets the window to is at most a packet more, and no less than two
  *   the same input gives the same decision, whatever the order of the subflows
@@ -17,49 +17,13 @@
 #define SOURCE(name) TEXT(cc/name.bpf.c)
 /* clang-format on */
 #include SOURCE(ALGORITHM)
+#include "bounds.h"
 #include "connection.h"
 
 /* For #if; 0 for what is not here. */
 #define PASTE(a, b) a##b
 #define NUMBER_OF(name) PASTE(NUMBER_OF_, name)
 #define NUMBER_OF_cdd 1
-#define NUMBER_OF_mpcubic 2
-
-#define ANY __builtin_inf()
-#define HALF_WINDOW -1
-
-/* How far a rule goes at most, in packets per window; 0: not at all. */
-struct bounds {
-	const char *name;
-	double up, down;
-	bool not_reno; /* one subflow alone */
-	bool sets_window;
-};
-
-static const struct bounds all_bounds[] = {
-	{ .name = "balia", .up = 1 },
-	{ .name = "cdd", .up = 1, .sets_window = true },
-	{ .name = "coupled", .up = 1 },
-	{ .name = "dts", .up = 2 },
-	{ .name = "dtsx", .up = 2, .down = ANY },
-	{ .name = "dwc", .up = 1 },
-	{ .name = "ecmtcp", .up = 1 },
-	{ .name = "emreno", .up = 1 },
-	{ .name = "ewtcp", .up = 1 },
-	{ .name = "lia", .up = 1 },
-	{ .name = "mpcubic", .up = HALF_WINDOW, .not_reno = true },
-	{ .name = "olia", .up = 2, .down = 1 },
-	{ .name = "wvegas", .not_reno = true, .sets_window = true },
-};
-
-static const struct bounds *bounds_of_algorithm(void)
-{
-	for (size_t i = 0; i < sizeof(all_bounds) / sizeof(*all_bounds); i++)
-		if (!strcmp(ALGORITHM.name, all_bounds[i].name))
-			return &all_bounds[i];
-	require(false, "%s has no bounds here", ALGORITHM.name);
-	return NULL;
-}
 
 static double value(struct mpcc_num x)
 {
@@ -75,6 +39,7 @@ static void require_alike(const struct mpcc_decision *a, const struct mpcc_decis
 			  __u32 subflow)
 {
 	require(a->coupled == b->coupled, "subflow %u: %u, %u", subflow, a->coupled, b->coupled);
+	require(a->alone == b->alone, "subflow %u: %u, %u", subflow, a->alone, b->alone);
 	require(a->after_loss == b->after_loss, "subflow %u: %u, %u", subflow, a->after_loss,
 		b->after_loss);
 	require(a->window == b->window, "subflow %u: %u, %u", subflow, a->window, b->window);
@@ -133,6 +98,29 @@ static void check_window(const struct bounds *most, const struct mpcc_path *p,
 		d->ssthresh);
 }
 
+static void check_alone(const struct mpcc_path *p, const struct mpcc_decision *d, __u32 subflow)
+{
+	double up = value(d->increase.up), after = p->cwnd / 2.0;
+
+	if (alone == ALONE_CUBIC) {
+		after = p->cwnd * 717.0 / 1024;
+		require(up > 0 && up <= 0.5, "subflow %u: cwnd %u, up %g", subflow, p->cwnd, up);
+		/* RFC 9438, section 4.6: below the plateau before the first loss at least that fast. */
+		if (p->last_max.m == 0)
+			require(up >= 0.05 * (1 - 1e-6), "subflow %u: cwnd %u, up %g", subflow,
+				p->cwnd, up);
+	} else {
+		require(p->cwnd ? close_to(up, 1.0 / p->cwnd) : !up, "subflow %u: cwnd %u, up %g",
+			subflow, p->cwnd, up);
+	}
+	after = after < 2 ? 2 : __builtin_floor(after);
+	require(d->after_loss == after, "subflow %u: cwnd %u, after %u, want %g", subflow, p->cwnd,
+		d->after_loss, after);
+	require(!d->increase.down.m, "subflow %u", subflow);
+	require(d->window == p->cwnd && d->ssthresh == p->ssthresh,
+		"subflow %u: window %u, ssthresh %u", subflow, d->window, d->ssthresh);
+}
+
 static void check_decisions(void)
 {
 	const struct bounds *most = bounds_of_algorithm();
@@ -152,19 +140,18 @@ static void check_decisions(void)
 		check_window(most, p, d, i);
 		require(d->after_loss && d->after_loss <= most_after,
 			"subflow %u: cwnd %u, after %u", i, p->cwnd, d->after_loss);
-		if (!p->cwnd) {
-			require(!d->coupled && !up && !down, "subflow %u: %u, %g, %g", i,
-				d->coupled, up, down);
-			continue;
-		}
-		if (!d->coupled || (!most->not_reno && coupled == 1))
-			require(close_to(up - down, 1.0 / p->cwnd),
-				"subflow %u: cwnd %u, increase %g", i, p->cwnd, up - down);
-		if (!d->coupled) {
+		require(d->alone == (!d->coupled || (coupled == 1 && alone != ALONE_OWN)),
+			"subflow %u of %u: alone %u", i, coupled, d->alone);
+		if (!d->coupled)
 			require(!d->coupling.value.m, "subflow %u: %g", i,
 				value(d->coupling.value));
+		if (d->alone)
+			check_alone(p, d, i);
+		if (d->alone || !p->cwnd)
 			continue;
-		}
+		if (!most->not_reno && coupled == 1)
+			require(close_to(up - down, 1.0 / p->cwnd),
+				"subflow %u: cwnd %u, increase %g", i, p->cwnd, up - down);
 		most_up = most->up == HALF_WINDOW ? p->cwnd / 2.0 : most->up;
 		require(up <= most_up / p->cwnd * (1 + 1e-6) &&
 				down <= most->down / p->cwnd * (1 + 1e-6),
@@ -190,15 +177,21 @@ static void check_order(void)
 
 static struct connection connection;
 static struct tcp_sock *const socks = connection.subflows;
+static struct mptcp_subflow_context elsewhere;
 
-/* Private state of any kind, but for numbers of fixed.h and a time that never ends. */
+static bool is_other(__u32 subflow)
+{
+	const struct tcp_sock *tp = &socks[subflow];
+
+	return !tp->is_mptcp || tp->inet_conn.icsk_ulp_data == &elsewhere;
+}
+
+/* Private state of any kind, but for numbers of fixed.h. */
 static void draw_state(struct input *in, struct cc_state *state)
 {
 	draw(in, state, sizeof(*state));
 #if NUMBER_OF(ALGORITHM) == NUMBER_OF_cdd
 	state->theta = draw_num(in);
-#elif NUMBER_OF(ALGORITHM) == NUMBER_OF_mpcubic
-	state->epoch_us = draw_number(in, 63);
 #endif
 }
 
@@ -222,6 +215,11 @@ static void draw_sockets(struct input *in)
 		tp->snd_wnd = p->peer_window;
 		tp->mss_cache = draw_number(in, 16);
 		tp->rtt_min.s[0].v = p->base_rtt_us;
+		/* Freed, and another connection's by now. */
+		if (kind >> 4 == 1)
+			tp->inet_conn.icsk_ulp_data = &elsewhere;
+		if (kind >> 4 == 2)
+			tp->is_mptcp = false;
 		if (kind & 1)
 			tp->inet_conn.icsk_ca_ops = &other;
 		tp->inet_conn.icsk_inet.sk.__sk_common.skc_state = p->closing && kind & 2 ? 0 :
@@ -249,7 +247,7 @@ static void see_from(__u32 self)
 			.srtt_us8 = socks[i].srtt_us,
 			.backup = p->backup,
 			.stale = p->stale,
-			.closing = p->closing,
+			.closing = p->closing || is_other(i),
 			.subflow_id = p->subflow_id,
 		};
 		if (socks[i].inet_conn.icsk_ca_ops == &ALGORITHM)
@@ -265,17 +263,17 @@ static void check_walk(struct input *in)
 		struct mpcc_setting setting;
 		struct cc_view v;
 
-		if (socks[i].inet_conn.icsk_ca_ops != &ALGORITHM)
+		if (socks[i].inet_conn.icsk_ca_ops != &ALGORITHM || is_other(i))
 			continue;
 		see_from(i);
 		memset(eval.decisions, 0, sizeof(eval.decisions));
 		decide_given();
 		look(&v, &socks[i]);
-		require(!v.left_out, "subflow %u of %u", i, eval.count);
 		decide_window(&setting, &v);
 		decide_step(&d.increase, &v);
 		d.after_loss = decide_after_loss(&v);
 		d.coupled = v.coupled;
+		d.alone = rule_for(&v) != ALONE_OWN;
 		decide_coupling(&d.coupling, &v);
 		d.window = setting.window;
 		d.ssthresh = setting.ssthresh;

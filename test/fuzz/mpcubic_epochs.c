@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * mpCUBIC's epochs over any sequence of ACKs, pauses, losses and timeouts: which time counts, and what a
- * loss leaves of the plateau; and the window from ACK to ACK, against the curves of RFC 9438 and of the
- * paper.
+ * mpCUBIC's curves over any sequence of ACKs, pauses, losses and timeouts, while subflows come and go: which time
+ * counts, when a curve begins anew, and what a loss leaves of the plateau; no ACK adds more than half a packet for each
+ * segment. And the window from ACK to ACK, against the curves of RFC 9438 and of the paper.
  */
 #include "native.h"
 
@@ -22,6 +22,10 @@ static void start(__u32 subflows, __u32 cwnd, __u32 rtt_us)
 	}
 	tp->snd_ssthresh = 2;
 	tp->tcp_mstamp = 1000000;
+	tp->rack.rtt_us = rtt_us;
+	tp->rtt_min.s[0].v = rtt_us;
+	alone = ALONE_OWN;
+	least_left_percent = 0;
 	mode = MODE_DERIVED;
 	beta_percent = 20;
 }
@@ -56,8 +60,8 @@ static __u64 epoch_us(void)
 static void require_loss(__u32 cwnd, __u32 last_max)
 {
 	require(tp->snd_cwnd == cwnd, "cwnd %u, want %u", tp->snd_cwnd, cwnd);
-	require(private_of(tp)->last_max == last_max, "last_max %u, want %u",
-		private_of(tp)->last_max, last_max);
+	require(flow_of(tp)->last_max == last_max, "last_max %u, want %u", flow_of(tp)->last_max,
+		last_max);
 }
 
 /* Eight ACKs an RTT for this long; the window at the end must be within a packet and a half. */
@@ -74,12 +78,20 @@ static void run_to(double seconds, double window)
 static void check_curves(void)
 {
 	/* RFC 9438, section 4.2, with w_max 100; the RTT is too long for Reno to be faster. */
-	start(1, 100, 200000);
-	lose();
-	require_loss(70, 100);
-	run_to(1, 86.680764);
-	run_to(2, 95.640336);
-	run_to(5, 100.19190);
+	for (int rule = 0; rule < 2; rule++) {
+		start(1, 100, 200000);
+		alone = rule ? ALONE_OWN : ALONE_CUBIC;
+		lose();
+		require_loss(70, 100);
+		run_to(1, 86.680764);
+		run_to(2, 95.640336);
+		run_to(5, 100.19190);
+		/* RFC 9438, section 4.3: on a short path as fast as Reno, 9/17 of a packet an RTT. */
+		start(1, 40, 10000);
+		alone = rule ? ALONE_OWN : ALONE_CUBIC;
+		lose();
+		run_to(0.2, 28 + 20 * 9 / 17.0);
+	}
 	/* Kato et al., equations (9)-(13), with w_loss 100. */
 	start(2, 100, 100000);
 	lose();
@@ -88,15 +100,55 @@ static void check_curves(void)
 	run_to(2, 81.282471);
 	run_to(5, 96.276828);
 	run_to(10, 100.02493);
-	/* RFC 9438, section 4.3: on a short path as fast as Reno, 9/17 of a packet an RTT. */
-	start(1, 40, 10000);
-	lose();
-	run_to(0.2, 28 + 20 * 9 / 17.0);
+}
+
+static void run_for(__u64 us)
+{
+	__u32 rtt_us = tp->srtt_us >> 3;
+
+	for (__u64 end = tp->tcp_mstamp + us; tp->tcp_mstamp < end;)
+		ack(rtt_us / 8, (tp->snd_cwnd + 4) / 8);
+}
+
+/* A connection's subflows change 9 s after a loss at 100 packets, on a path of 10 ms. */
+static void check_changes(void)
+{
+	for (int rule = ALONE_CUBIC; rule <= ALONE_OWN; rule++) {
+		__u32 before;
+
+		/* From 2 to 1 the window goes on from where it is: 4 RTTs are little time on a curve. */
+		start(2, 100, 10000);
+		alone = rule;
+		lose();
+		run_for(9000000);
+		before = tp->snd_cwnd;
+		link_only(&connection, 1);
+		run_for(40000);
+		require(tp->snd_cwnd <= before + 5, "cwnd %u, 4 RTTs ago %u", tp->snd_cwnd, before);
+		/* The time on the other curve does not count, either. */
+		tp->snd_cwnd = before;
+		link_only(&connection, 3);
+		run_for(40000);
+		require(tp->snd_cwnd <= before + 5, "cwnd %u, 4 RTTs ago %u", tp->snd_cwnd, before);
+
+		/* From 1 to 2 it does not stand still for the age of the curve: a packet in 5.5 RTTs is Reno's. */
+		start(2, 100, 10000);
+		alone = rule;
+		link_only(&connection, 1);
+		lose();
+		run_for(9000000);
+		tp->snd_cwnd = before = 100;
+		link_only(&connection, 3);
+		run_for(120000);
+		require(tp->snd_cwnd > before && tp->snd_cwnd <= before + 8,
+			"cwnd %u, 12 RTTs ago %u", tp->snd_cwnd, before);
+	}
 }
 
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
 	check_curves();
+	check_changes();
 
 	/* Fast convergence: a loss below the last one's window gives some of it up. */
 	start(1, 100, 50000);
@@ -114,66 +166,88 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	require_loss(1, 0);
 	ack(50000, 83);
 	require_loss(58, 0);
-	require(private_of(tp)->curve.origin.m == num_of(58).m && !private_of(tp)->curve.k.m,
-		"origin %u, k %u", private_of(tp)->curve.origin.m, private_of(tp)->curve.k.m);
+	require(flow_of(tp)->curve.origin == 58 && !flow_of(tp)->curve.k, "origin %u, k %u",
+		flow_of(tp)->curve.origin, flow_of(tp)->curve.k);
 
-	/* A pause does not count as time of the curve. */
-	start(1, 100, 50000);
+	/* A pause of more than an RTT does not count as time of the curve. */
+	start(1, 100, 100000);
 	ack(0, 1);
 	for (int i = 0; i < 10; i++)
 		ack(100000, 1);
 	require(epoch_us() == 1000000, "%llu us", epoch_us());
 	ack(100001, 1);
-	ack(2ULL << 32, 1);
+	ack((1ULL << 32) - 1, 1);
+	ack(1ULL << 31, 1);
 	require(epoch_us() == 1000000, "%llu us", epoch_us());
-	/* Nor is a window that is not used up. */
-	tp->is_cwnd_limited = 0;
-	ack(100000, 1);
-	tp->is_cwnd_limited = 1;
-	ack(100000, 1);
-	require(epoch_us() == 1100000, "%llu us", epoch_us());
 	return 0;
+}
+
+/* The curve, kept beside the algorithm's. */
+static struct {
+	__u32 subflows; /* that it is for; 0 = none */
+	__u64 us;
+} model;
+
+static void check_ack(__u32 linked, __u32 after_us, __u32 segments)
+{
+	__u32 n = __builtin_popcount(linked), before = tp->snd_cwnd, ssthresh = tp->snd_ssthresh;
+	__u32 fast = ssthresh > before ? ssthresh - before : 0;
+
+	if (fast > segments)
+		fast = segments;
+	looks = 0;
+	if (after_us <= tp->rack.rtt_us)
+		model.us += after_us;
+	ack(after_us, segments);
+	if (looks && (n == 1 && alone == ALONE_RENO)) {
+		model.subflows = 0;
+	} else if (looks && model.subflows != n) {
+		model.subflows = n;
+		model.us = 0;
+	}
+	if (model.subflows)
+		require(epoch_us() == model.us, "%llu us, want %llu", epoch_us(), model.us);
+	require(!!model.subflows == !!flow_of(tp)->curve_of, "a curve for %u, want %u",
+		flow_of(tp)->curve_of, model.subflows);
+	require(tp->snd_cwnd >= before, "cwnd %u from %u", tp->snd_cwnd, before);
+	require(tp->snd_cwnd <= before + fast + segments / 2 + 1, "cwnd %u from %u, %u segments",
+		tp->snd_cwnd, before, segments);
 }
 
 int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
 {
 	struct input in = { bytes, size };
-	__u64 counted = 0;
-	bool begun = false;
+	__u32 linked = 1;
 
-	start(1 + draw_byte(&in) % 3, 100, 50000);
+	start(MPCC_MAX_SUBFLOWS, 100, 50000);
+	link_only(&connection, linked);
+	memset(&model, 0, sizeof(model));
 	draw_tunables(&in);
+	slow_start = SLOW_START_STANDARD;
 	while (in.size) {
 		__u32 number = draw_number(&in, 24), before = tp->snd_cwnd;
-		__u32 plateau = private_of(tp)->last_max;
+		__u32 plateau = flow_of(tp)->last_max;
 
 		switch (draw_byte(&in) % 8) {
 		case 0:
 			lose();
-			begun = false;
+			model.subflows = 0;
 			require(tp->snd_cwnd >= 2 && (tp->snd_cwnd <= before || before < 2),
 				"cwnd %u from %u", tp->snd_cwnd, before);
-			require(private_of(tp)->last_max == before || before < plateau,
-				"last_max %u, cwnd %u", private_of(tp)->last_max, before);
+			require(flow_of(tp)->last_max == before || before < plateau,
+				"last_max %u, cwnd %u", flow_of(tp)->last_max, before);
 			break;
 		case 1:
 			time_out();
-			begun = false;
+			model.subflows = 0;
 			break;
 		case 2:
-			tp->is_cwnd_limited = number % 2;
+			linked = 1 | number % (1 << MPCC_MAX_SUBFLOWS);
+			link_only(&connection, linked);
 			break;
 		default:
-			ack(number, 1 + number % 100);
-			if (begun && tp->is_cwnd_limited && number <= 100000)
-				counted += number;
-			require(tp->snd_cwnd >= before, "cwnd %u from %u", tp->snd_cwnd, before);
+			check_ack(linked, number, 1 + number % 100);
 		}
-		if (!begun) {
-			begun = private_of(tp)->curve.origin.m;
-			counted = 0;
-		}
-		require(epoch_us() == counted, "%llu us, want %llu", epoch_us(), counted);
 		if (tp->snd_cwnd > 1000000)
 			return 0;
 	}

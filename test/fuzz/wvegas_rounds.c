@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * wVegas over any sequence of samples, ACKs, losses and pauses: what a round is, which samples are its
+ * wVegas over any sequence of ACKs and their samples, losses and pauses: what a round is, which samples are its
  * own, how long base and alpha last, and that the window moves at the end of a round alone. What a round
  * decides is checked by the vectors.
  */
@@ -24,16 +24,10 @@ static void start(__u32 subflows)
 	tp->snd_nxt = 1000;
 }
 
-static void sample(__s32 rtt_us)
+/* Up to and with the byte, with a sample unless that is 0; another 1000 are sent. */
+static void ack(__u32 byte, __u32 rtt_us)
 {
-	struct ack_sample s = { 1, rtt_us };
-
-	CALL(wvegas_pkts_acked, ARG(tp), ARG(&s));
-}
-
-/* Up to and with the byte; another 1000 are sent. */
-static void ack(__u32 byte)
-{
+	tp->rack.rtt_us = rtt_us;
 	CALL(mpcc_cong_avoid, ARG(tp), byte, 1);
 	tp->snd_nxt += 1000;
 }
@@ -48,12 +42,14 @@ static void restart(void)
 	CALL(wvegas_cwnd_event, ARG(tp), CA_EVENT_CWND_RESTART);
 }
 
-/* So many samples, and the ACK that ends their round. */
-static void round_of(int samples, __s32 rtt_us)
+/* So many ACKs with samples, the last of which ends their round. */
+static void round_of(int samples, __u32 rtt_us)
 {
-	for (int i = 0; i < samples; i++)
-		sample(rtt_us);
-	ack(private_of(tp)->round_end + 1);
+	__u32 end = private_of(tp)->round_end;
+
+	for (int i = 1; i < samples; i++)
+		ack(end, rtt_us);
+	ack(end + 1, rtt_us);
 }
 
 static void require_window(__u32 window, __u32 alpha, __u32 queue_us)
@@ -63,6 +59,18 @@ static void require_window(__u32 window, __u32 alpha, __u32 queue_us)
 	require(tp->snd_cwnd == window, "cwnd %u, want %u", tp->snd_cwnd, window);
 	require(state->alpha == alpha, "alpha %u, want %u", state->alpha, alpha);
 	require(state->queue_us == queue_us, "queue %u us, want %u", state->queue_us, queue_us);
+}
+
+/* So many of the two are in the connection. */
+static void join_again(__u32 subflows)
+{
+	connection.subflows[1] = connection.subflows[0];
+	connection.subflows[1].inet_conn.icsk_ulp_data = &connection.contexts[1];
+	connection.contexts[1] = (struct mptcp_subflow_context){
+		.tcp_sock = (struct sock *)&connection.subflows[1],
+		.conn = (struct sock *)&connection.sock,
+	};
+	link_only(&connection, (1 << subflows) - 1);
 }
 
 static void require_reno_step(void)
@@ -76,14 +84,16 @@ static void require_reno_step(void)
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
 	start(1);
-	ack(1);
+	alone = ALONE_OWN;
+	drain = DRAIN_ANY;
+	/* The first ACK begins a round and ends none. */
+	ack(0, 0);
 	require_window(20, 2, 0);
 	/* The round ends after the byte that was the last when it began. */
-	for (int i = 0; i < 3; i++)
-		sample(50000);
-	ack(1000);
+	ack(1000, 50000);
+	ack(1000, 50000);
 	require_window(20, 2, 0);
-	ack(1001);
+	ack(1001, 50000);
 	require_window(21, 2, 0);
 	/* Two samples are too few. */
 	round_of(2, 60000);
@@ -95,6 +105,16 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	/* The queue has grown to more than twice: it is drained. */
 	round_of(3, 71000);
 	require_window(8, 10, 0);
+
+	/* But not one of fewer packets than twice those that may wait. */
+	drain = DRAIN_ABOVE_ALPHA;
+	tp->snd_cwnd = 50;
+	round_of(3, 60000);
+	round_of(3, 71000);
+	require_window(50, 10, 10000);
+	tp->snd_cwnd = 68;
+	round_of(3, 71000);
+	require_window(23, 10, 0);
 
 	/* A window that is not used up does not grow, but shrinks. */
 	tp->snd_cwnd = 20;
@@ -108,8 +128,9 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	/* After a loss Reno, and then all anew but base. */
 	tp->is_cwnd_limited = 1;
 	set_state(TCP_CA_Recovery);
-	round_of(3, 75000);
-	require_window(39, 10, 25000);
+	private_of(tp)->flow.credit_q40 = 0;
+	ack(private_of(tp)->round_end + 1, 75000);
+	require_reno_step();
 	set_state(TCP_CA_Open);
 	require_window(39, 2, 0);
 	require(private_of(tp)->base_rtt_us == 50000, "base RTT %u", private_of(tp)->base_rtt_us);
@@ -122,10 +143,27 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	start(2);
 	connection.contexts[0].backup = 1;
 	connection.subflows[1].snd_cwnd = 20;
-	ack(1);
+	ack(0, 0);
 	round_of(3, 50000);
 	require_window(20, 2, 0);
 	require_reno_step();
+	require(private_of(tp)->flow.alone, "not alone");
+
+	/* Alone it is CUBIC's, from the round on that finds no sibling; beside one again the rounds start over. */
+	start(1);
+	alone = ALONE_CUBIC;
+	ack(0, 0);
+	round_of(3, 50000);
+	require(private_of(tp)->flow.alone, "not alone");
+	tp->tcp_mstamp += 100000;
+	ack(private_of(tp)->round_end + 1, 50000);
+	require(private_of(tp)->flow.curve_of == 1, "no curve");
+	join_again(2);
+	tp->tcp_mstamp += 100000;
+	ack(private_of(tp)->round_end + 1, 50000);
+	require(!private_of(tp)->flow.alone, "alone");
+	ack(private_of(tp)->round_end + 1, 50000);
+	require(private_of(tp)->alpha == 2 && private_of(tp)->samples == 1, "no new round");
 	return 0;
 }
 
@@ -138,7 +176,7 @@ static struct {
 	bool off;
 } model;
 
-static void begin_round(void)
+static void new_round(void)
 {
 	model.end = tp->snd_nxt;
 	model.samples = 0;
@@ -161,15 +199,21 @@ static void check_round(void)
 	require(p.alpha >= MIN_ALPHA && p.alpha <= TOTAL_ALPHA, "alpha %u", p.alpha);
 }
 
-static void check_ack(__u32 byte)
+static void check_ack(__u32 byte, __u32 rtt_us)
 {
 	bool over = wrapping_diff(byte, model.end) > 0,
 	     moves = over || model.off || in_slow_start(tp);
 	__u32 before = tp->snd_cwnd;
 
+	if (rtt_us) {
+		model.samples++;
+		model.sum_us += rtt_us;
+		if (!model.base_us || rtt_us < model.base_us)
+			model.base_us = rtt_us;
+	}
 	if (over && !model.off)
-		begin_round();
-	ack(byte);
+		new_round();
+	ack(byte, rtt_us);
 	require(tp->snd_cwnd == before || moves, "cwnd %u from %u in mid-round", tp->snd_cwnd,
 		before);
 	require(tp->snd_cwnd >= 2 && tp->snd_cwnd <= before + 1, "cwnd %u from %u", tp->snd_cwnd,
@@ -182,31 +226,25 @@ static void draw_event(struct input *in)
 
 	switch (draw_byte(in) % 8) {
 	case 0:
-		check_ack(model.end - 500 + number % 1000);
+		check_ack(model.end - 500 + number % 1000, draw_number(in, 31));
 		return;
 	case 1:
 		model.off = number % 2;
 		set_state(model.off ? TCP_CA_Recovery : TCP_CA_Open);
 		if (!model.off)
-			begin_round();
+			new_round();
 		return;
 	case 2:
 		model.off = false;
 		model.base_us = 0;
 		restart();
-		begin_round();
+		new_round();
 		return;
 	case 3:
-		sample(-1);
+		check_ack(model.end, 0);
 		return;
 	default:
-		sample(number);
-		if (!number)
-			return;
-		model.samples++;
-		model.sum_us += number;
-		if (!model.base_us || number < model.base_us)
-			model.base_us = number;
+		check_ack(model.end, number);
 	}
 }
 
@@ -215,9 +253,11 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
 	struct input in = { bytes, size };
 
 	start(1);
+	alone = ALONE_OWN;
+	drain = draw_byte(&in) % 2;
 	memset(&model, 0, sizeof(model));
-	begin_round();
-	ack(1);
+	new_round();
+	ack(0, 0);
 	while (in.size) {
 		draw_event(&in);
 		check_round();

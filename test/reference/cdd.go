@@ -22,7 +22,8 @@ func init() {
 			{"beta_percent": "0"},
 			{"beta_percent": "99", "theta_0_percent": "100"},
 			{"theta_0_percent": "1000"},
-			{"period_ms": "10"}, // when it is decided; the rule is the same
+			{"period_ms": "10"},    // when it is decided; the rule is the same
+			{"base_rtt": "window"}, // where the base RTT comes from; the rule is the same
 		},
 		Draw: drawDelays,
 		Corners: []Corner{

@@ -9,7 +9,7 @@ import (
 
 // The valid range of the inputs.
 const (
-	MaxSubflows = 8
+	MaxSubflows = 9
 	MaxCwnd     = 1_000_000
 	MinRTT      = 1          // microseconds
 	MaxRTT      = 16_000_000 // microseconds
@@ -50,6 +50,7 @@ func (a Algorithm) Random(r *rand.Rand) []Subflow {
 			subflows[i].Backup = 1
 		}
 	}
+	drawEpochs(r, subflows)
 	if a.Draw != nil {
 		a.Draw(r, subflows)
 	}
@@ -88,4 +89,28 @@ func tie(r *rand.Rand, s *Subflow, other Subflow) {
 	}
 	s.SRTT = other.SRTT
 	s.BytesBetweenLosses, s.BytesSinceLoss = other.BytesBetweenLosses, other.BytesSinceLoss
+}
+
+const maxEpoch = 36_000_000_000 // 10 h
+
+// drawEpochs gives most subflows a loss near their window; half of them up to minutes ago, the others up to
+// hours.
+func drawEpochs(r *rand.Rand, subflows []Subflow) {
+	for i := range subflows {
+		s := &subflows[i]
+		switch r.IntN(6) {
+		case 0:
+		case 1:
+			s.LastMax = between(r, 1, MaxCwnd)
+		default:
+			s.LastMax = s.Cwnd * between(r, 0.5, 5)
+		}
+		switch r.IntN(9) {
+		case 0:
+		case 1, 2, 3, 4:
+			s.EpochUS = math.Round(between(r, 1e3, maxEpoch))
+		default:
+			s.EpochUS = math.Round(1e6 * float64(len(subflows)) * math.Cbrt(s.LastMax) * 3 * r.Float64())
+		}
+	}
 }

@@ -7,9 +7,10 @@ import (
 	"math/rand/v2"
 )
 
-// Zhao, Liu, Wang, equations (6)-(9): increase eps (w/RTT^2) / (sum w/RTT)^2 - w kappa u, eps as in DTS;
+// Zhao, Liu, Wang, equations (6)-(9): increase d - w kappa u, d = eps (w/RTT^2) / (sum w/RTT)^2, eps as in DTS;
 // kappa u = k1 e/min(e) where all subflows have an energy profile, and k2 more where the queue takes longer
-// than q_target. A single subflow is Reno.
+// than q_target. Besides, not the paper's, a share of d less: p1 (1 - min(e)/e) where all have a profile, and p2 more
+// where the queue does. A single subflow is Reno.
 func init() {
 	register("dtsx", Algorithm{
 		Precision: 2e-4, // of the table of eps
@@ -18,6 +19,10 @@ func init() {
 			{"k2_ppm": "100000"},
 			{"q_target_us": "0"},
 			{"min_cwnd": "2"},
+			{"base_rtt": "window"}, // where baseRTT comes from; the rule is the same
+			{"p1_percent": "50"},
+			{"p2_percent": "50"},
+			{"p1_percent": "50", "p2_percent": "50", "k1_ppm": "0", "k2_ppm": "0"},
 			{"k1_ppm": "100000", "k2_ppm": "0", "q_target_us": "10000000"},
 		},
 		Draw: func(r *rand.Rand, subflows []Subflow) {
@@ -52,8 +57,11 @@ func dtsx(paths []Subflow, set Tunables) []Decision {
 		share := p.rate() / p.SRTT / square(x)
 		d := Decision{Up: share, AfterLoss: halved(p.Cwnd, soloFloor(len(paths), set))}
 		if len(paths) > 1 {
-			d.Coupling = pathPrice(paths, p, set)
 			d.Up = epsilon(p) * share
+			price := pathPrice(paths, p, set)
+			paid, most := pathShare(paths, p, set)
+			d.Coupling = price + d.Up*paid/p.Cwnd
+			d.CouplingTerms = price + d.Up*most/p.Cwnd
 			d.Down = p.Cwnd * d.Coupling
 		}
 		decisions[i] = d
@@ -67,8 +75,26 @@ func pathPrice(paths []Subflow, p Subflow, set Tunables) float64 {
 	if priced(paths) {
 		ppm = set.Number("k1_ppm", 1000) * p.PricePJ / cheapest(paths)
 	}
-	if p.BaseRTT > 0 && p.SRTT-p.BaseRTT > set.Number("q_target_us", 5000) {
+	if queues(p, set) {
 		ppm += set.Number("k2_ppm", 1000)
 	}
 	return ppm / 1e6
+}
+
+// pathShare is what of its increase a path pays, and that before the difference 1 - min(e)/e is taken.
+func pathShare(paths []Subflow, p Subflow, set Tunables) (paid, most float64) {
+	percent, size := 0.0, 0.0
+	if priced(paths) {
+		size = set.Number("p1_percent", 0)
+		percent = size * (1 - cheapest(paths)/p.PricePJ)
+	}
+	if queues(p, set) {
+		percent += set.Number("p2_percent", 0)
+		size += set.Number("p2_percent", 0)
+	}
+	return percent / 100, size / 100
+}
+
+func queues(p Subflow, set Tunables) bool {
+	return p.BaseRTT > 0 && p.SRTT-p.BaseRTT > set.Number("q_target_us", 5000)
 }

@@ -8,11 +8,11 @@ import "math/big"
 // with the ratio the other way round: min(alpha/W s, 1/w), s = price_h/price_r kept to [1/8, 8], where a
 // price is the loss rate p = 1/l, times the energy per bit where all subflows have a profile, and h has
 // the largest rate w/rtt, of several the one with the largest loss rate, then energy. s = 1 while a
-// subflow has no l.
+// subflow has no l. With no_loss=alike a subflow that has had no loss yet has no smaller l than h.
 func init() {
 	register("ecmtcp", Algorithm{
 		Precision: 2e-8,
-		Sets:      []Tunables{{"ratio": "literal"}},
+		Sets:      []Tunables{{"ratio": "literal"}, {"no_loss": "alike"}, {"ratio": "literal", "no_loss": "alike"}},
 		Draw:      drawPrices,
 		Corners: append(priceCorners(),
 			Corner{"a ratio at its bounds", []Subflow{
@@ -33,6 +33,11 @@ func init() {
 			Corner{"one has no loss rate", []Subflow{
 				{Cwnd: 50, SRTT: 50_000, BytesSinceLoss: 80_000, PricePJ: 100_000},
 				{Cwnd: 10, SRTT: 50_000, PricePJ: 200_000},
+			}},
+			Corner{"two without a loss yet, less and more carried than by the fastest", []Subflow{
+				{Cwnd: 50, SRTT: 50_000, BytesBetweenLosses: 80_000, BytesSinceLoss: 10_000},
+				{Cwnd: 10, SRTT: 50_000, BytesSinceLoss: 15_000},
+				{Cwnd: 10, SRTT: 50_000, BytesSinceLoss: 160_000},
 			}},
 			Corner{"rates tied, more losses on the first", []Subflow{
 				{Cwnd: 10, SRTT: 50_000, BytesSinceLoss: 80_000}, {Cwnd: 20, SRTT: 100_000, BytesSinceLoss: 90_000},
@@ -65,10 +70,14 @@ func shift(paths []Subflow, h, p Subflow, set Tunables) float64 {
 			return 1
 		}
 	}
-	if set["ratio"] == "literal" {
-		return h.interval() / p.interval()
+	l := p.interval()
+	if set["no_loss"] == "alike" && p.BytesBetweenLosses == 0 {
+		l = max(l, h.interval())
 	}
-	s := p.interval() / h.interval()
+	if set["ratio"] == "literal" {
+		return h.interval() / l
+	}
+	s := l / h.interval()
 	if priced(paths) {
 		s *= h.PricePJ / p.PricePJ
 	}

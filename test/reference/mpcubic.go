@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"math/big"
-	"math/rand/v2"
 	"slices"
 )
 
@@ -19,8 +18,8 @@ const cubicPrecision = 3e-6
 //	literal  W = (n C (t/n - K)^3 + w_loss)/D, K = cbrt(0.3 w_loss/C), 0.7 w after a loss
 //
 // and with one subflow CUBIC (RFC 9438): W = C (t - K)^3 + w_loss, K as literal, 0.7 w after a loss. D is at
-// most that of 5 subflows, and what is left never less than nothing. The increase leads to W(t + RTT),
-// kept to between w and 1.5 w, in one RTT. Without a loss yet w_loss = w and K = 0.
+// most that of 5 subflows, and what is left never less than nothing, nor than least_left_percent beside other subflows
+// (derived). The increase leads to W(t + RTT), kept to between w and 1.5 w, in one RTT. Without a loss yet w_loss = w and K = 0.
 func init() {
 	register("mpcubic", Algorithm{
 		Precision: cubicPrecision,
@@ -29,8 +28,11 @@ func init() {
 			{"beta_percent": "30"},
 			{"beta_percent": "50"},
 			{"mode": "literal", "beta_percent": "5"},
+			{"least_left_percent": "50"},
+			{"least_left_percent": "70", "beta_percent": "50"},
+			{"mode": "literal", "least_left_percent": "70"},
 		},
-		Draw: drawEpochs,
+		OwnAlone: true,
 		Corners: append(slices.Concat(
 			epochs("one subflow", Subflow{Cwnd: 70, SRTT: 40_000, LastMax: 100}),
 			epochs("two subflows", Subflow{Cwnd: 61, SRTT: 40_000, LastMax: 100}, Subflow{Cwnd: 500, SRTT: 90_000, LastMax: 700}),
@@ -54,30 +56,6 @@ func epochs(name string, subflows ...Subflow) []Corner {
 		corners = append(corners, Corner{fmt.Sprintf("%s, %g s after the loss", name, t), at})
 	}
 	return corners
-}
-
-const maxEpoch = 36_000_000_000 // 10 h
-
-// drawEpochs gives most subflows a loss near their window; half of them up to minutes ago, the others up to
-// hours.
-func drawEpochs(r *rand.Rand, subflows []Subflow) {
-	for i := range subflows {
-		s := &subflows[i]
-		switch r.IntN(6) {
-		case 0:
-		case 1:
-			s.LastMax = between(r, 1, MaxCwnd)
-		default:
-			s.LastMax = s.Cwnd * between(r, 0.5, 5)
-		}
-		switch r.IntN(9) {
-		case 0:
-		case 1, 2, 3, 4:
-			s.EpochUS = math.Round(between(r, 1e3, maxEpoch))
-		default:
-			s.EpochUS = math.Round(1e6 * float64(len(subflows)) * math.Cbrt(s.LastMax) * 3 * r.Float64())
-		}
-	}
 }
 
 func mpcubic(paths []Subflow, set Tunables) []Decision {
@@ -129,8 +107,8 @@ func leftAfterLoss(subflows int, set Tunables) *big.Rat {
 	}
 	left := divisor(subflows, set)
 	left.Sub(exact(1), left.Mul(left, lossShare(set)))
-	if left.Sign() < 0 {
-		return new(big.Rat)
+	if least := big.NewRat(int64(set.Number("least_left_percent", 0)), 100); left.Cmp(least) < 0 {
+		return least
 	}
 	return left
 }

@@ -58,11 +58,15 @@ type Decision struct {
 	Window    float64 // packets; what the algorithm sets by itself
 	Ssthresh  float64 // packets; with that window
 	Coupling  float64 // the algorithm's own quantity; 0 where the subflow does not count
-	Counts    bool    // false: runs Reno on its own
+	Counts    bool    // false: is alone beside others
+	Alone     bool    // decided as of a connection with one subflow, by CUBIC or Reno
 
 	// The sizes of the terms whose difference Up - Down and Coupling are: errors are relative to them. 0 stands
 	// for Up + Down, and for Coupling itself.
 	IncreaseTerms, CouplingTerms float64
+
+	// NearUp is Up if a quantity that is rounded to a whole number comes out a little larger or smaller; 0: the same.
+	NearUp float64
 }
 
 // Tunables are what load --set sets. An absent one has what the algorithm's source has (--set paper).
@@ -85,8 +89,11 @@ func (t Tunables) Number(name string, or float64) float64 {
 type Algorithm struct {
 	// Precision is the relative error that the fixed-point arithmetic may have.
 	Precision float64
-	// Sets are the tunables to test with, besides what the source has. Each tunable is in one of them.
+	// Sets are the tunables to test with, besides what the source has. Each tunable of the rule is in one of them; those
+	// of every algorithm are added to them.
 	Sets []Tunables
+	// OwnAlone: the source has a rule for a connection of one subflow. The others are Reno then.
+	OwnAlone bool
 	// SetsWindow: the rule gives Window and Ssthresh. The others leave both as they are.
 	SetsWindow bool
 	// Draw, if not nil, gives random subflows values for the fields that only this algorithm reads.
@@ -105,7 +112,25 @@ type Corner struct {
 
 var algorithms = map[string]Algorithm{}
 
-func register(name string, a Algorithm) { algorithms[name] = a }
+func register(name string, a Algorithm) {
+	for _, rule := range []string{"cubic", "reno", "own"} {
+		if rule != a.alone(nil) {
+			a.Sets = append(a.Sets, Tunables{"alone": rule})
+		}
+	}
+	algorithms[name] = a
+}
+
+// alone is which rule a subflow has that is alone.
+func (a Algorithm) alone(set Tunables) string {
+	if rule, ok := set["alone"]; ok {
+		return rule
+	}
+	if a.OwnAlone {
+		return "own"
+	}
+	return "reno"
+}
 
 // Names lists the algorithms.
 func Names() []string { return slices.Sorted(maps.Keys(algorithms)) }
@@ -119,7 +144,8 @@ func Of(name string) (Algorithm, error) {
 	return a, nil
 }
 
-// Decide applies the rule to the subflows that count, and Reno (RFC 5681) to the others.
+// Decide applies the rule to the subflows that count. Alone are the others, and one that counts as the only one: they
+// have CUBIC (cubic.go), Reno (RFC 5681), or the rule for one subflow.
 func (a Algorithm) Decide(subflows []Subflow, set Tunables) []Decision {
 	var paths []Subflow
 	counts := counting(subflows)
@@ -134,17 +160,33 @@ func (a Algorithm) Decide(subflows []Subflow, set Tunables) []Decision {
 	}
 	decisions := make([]Decision, len(subflows))
 	for i, s := range subflows {
-		d := Decision{Up: 1 / s.Cwnd, AfterLoss: halved(s.Cwnd, 2)}
+		var d Decision
 		if counts[i] {
 			d, coupled = coupled[0], coupled[1:]
 			d.Counts = true
 		}
-		if !d.Counts || !a.SetsWindow {
+		d.Alone = !d.Counts || len(paths) == 1 && a.alone(set) != "own"
+		if d.Alone {
+			d = a.decideAlone(d, s, set)
+		}
+		if d.Alone || !a.SetsWindow {
 			d.Window, d.Ssthresh = s.Cwnd, s.Ssthresh
 		}
 		decisions[i] = d
 	}
 	return decisions
+}
+
+// decideAlone replaces what is decided of the window.
+func (a Algorithm) decideAlone(d Decision, s Subflow, set Tunables) Decision {
+	d.Down, d.IncreaseTerms = 0, 0
+	if a.alone(set) == "cubic" {
+		d.Up, d.NearUp = cubicIncrease(s)
+		d.AfterLoss = max(cubicAfterLoss(s.Cwnd), 2)
+		return d
+	}
+	d.Up, d.AfterLoss = 1/s.Cwnd, halved(s.Cwnd, 2)
+	return d
 }
 
 // counting tells which subflows take part: those with an RTT sample that are neither stale nor closing;

@@ -11,12 +11,14 @@ import (
 // Cao, Xu, Fu, ICNP 2012, once per RTT: diff = floor(w (rtt-base)/rtt). In slow start, beyond gamma = 1, w
 // is at most floor(w base/rtt) + 1. Else at diff >= alpha: alpha = max(2, floor(10 x/X)); then w goes one
 // down above alpha and one up below. A queueing delay of twice the smallest seen (0: none seen yet) is
-// drained: floor(w base/(2 rtt)). At least 2 packets; ssthresh at most the window it was cut to, and
+// drained: floor(w base/(2 rtt)); with drain=alpha only at diff >= 2 alpha. At least 2 packets; ssthresh at most the window it was cut to, and
 // at least 3/4 of the window.
 func init() {
 	register("wvegas", Algorithm{
 		Precision:  2e-8,
 		SetsWindow: true,
+		OwnAlone:   true,
+		Sets:       []Tunables{{"drain": "alpha"}},
 		Draw:       drawQueues,
 		Corners: []Corner{
 			{"diff at alpha", queued(100, 10, 90, 4, 0)},
@@ -27,6 +29,9 @@ func init() {
 			{"an eighth of a microsecond of queue", []Subflow{{Cwnd: 20, Ssthresh: 10, SRTT: 50_000.125, BaseRTT: 50_000, Alpha: 2}}},
 			{"twice the smallest queue", queued(20, 10, 90, 2, 5000)},
 			{"just less than twice the smallest queue", queued(20, 10, 90, 2, 5001)},
+			{"twice the smallest queue, of twice alpha", queued(40, 10, 90, 2, 5000)},
+			{"twice the smallest queue, a packet less than twice alpha", queued(39, 10, 90, 2, 5000)},
+			{"twice the smallest queue, of twice an alpha that falls", queued(200, 10, 90, 11, 5000)},
 			{"a smaller queue than the smallest", queued(20, 10, 90, 2, 20_000)},
 			{"slow start at gamma", queued(20, 64, 95, 2, 0)},
 			{"slow start above gamma", queued(20, 64, 90, 2, 0)},
@@ -72,19 +77,19 @@ func drawQueues(r *rand.Rand, subflows []Subflow) {
 	}
 }
 
-func wvegas(paths []Subflow, _ Tunables) []Decision {
+func wvegas(paths []Subflow, set Tunables) []Decision {
 	x := sum(paths, Subflow.rate)
 	decisions := make([]Decision, len(paths))
 	for i, p := range paths {
 		d := Decision{AfterLoss: halved(p.Cwnd, 2), Coupling: p.rate() / x}
-		d.Window, d.Ssthresh = round(paths, p)
+		d.Window, d.Ssthresh = round(paths, p, set)
 		decisions[i] = d
 	}
 	return decisions
 }
 
 // round is the window and ssthresh after an RTT. A path without a base RTT has had no sample.
-func round(paths []Subflow, p Subflow) (window, ssthresh float64) {
+func round(paths []Subflow, p Subflow, set Tunables) (window, ssthresh float64) {
 	if p.BaseRTT == 0 {
 		return p.Cwnd, p.Ssthresh
 	}
@@ -111,7 +116,8 @@ func round(paths []Subflow, p Subflow) (window, ssthresh float64) {
 			w++
 		}
 		queue := max(p.SRTT-p.BaseRTT, 0)
-		if queue > 0 && p.QueueUS > 0 && queue >= 2*p.QueueUS {
+		full := set["drain"] != "alpha" || diff >= 2*alpha
+		if full && queue > 0 && p.QueueUS > 0 && queue >= 2*p.QueueUS {
 			w = floor(new(big.Rat).Quo(through(w), exact(2)))
 		}
 	}

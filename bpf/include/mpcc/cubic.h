@@ -22,11 +22,11 @@
 #include "state.h"
 
 #define CUBIC_TICK_SHIFT 10
-/* C is 30223 / 2^46 packets per cubic tick, and 1/C is this. */
-#define CUBIC_C_Q46 30223
+/* C is 30948501 / 2^56 packets per cubic tick, and 1/C is this. */
+#define CUBIC_C_Q56 30948501
 #define CUBIC_INVERSE_C 2328306437U
-/* 120,000 packets from the plateau; the most that the cube has room for. */
-#define CUBIC_MOST_TICKS (1 << 16)
+/* 268 seconds or 7,700,000 packets from the plateau; the most that the cube has room for. */
+#define CUBIC_MOST_TICKS (1 << 18)
 #define CUBIC_LEAST_CNT 2
 /* A segment's part in 1/cnt, before the first loss, when nothing is known of the path. */
 #define CUBIC_FIRST_CNT 20
@@ -59,13 +59,13 @@ static __always_inline __u32 cubic_away(__u64 ticks)
 {
 	if (ticks > CUBIC_MOST_TICKS)
 		ticks = CUBIC_MOST_TICKS;
-	return CUBIC_C_Q46 * ticks * ticks * ticks >> 46;
+	return CUBIC_C_Q56 * (ticks * ticks * ticks >> 16) >> 40;
 }
 
 /* W, so many ticks after the curve's begin. */
-static __always_inline __u32 cubic_window(const struct mpcc_curve *c, __u32 ticks)
+static __always_inline __u64 cubic_window(const struct mpcc_curve *c, __u64 ticks)
 {
-	__u32 away = cubic_away(ticks < c->k ? c->k - ticks : ticks - c->k);
+	__u64 away = cubic_away(ticks < c->k ? c->k - ticks : ticks - c->k);
 
 	if (ticks >= c->k)
 		return c->origin + away;
@@ -73,9 +73,9 @@ static __always_inline __u32 cubic_window(const struct mpcc_curve *c, __u32 tick
 }
 
 /* So many acknowledged segments add one packet; target is W(t + RTT). */
-static __always_inline __u32 cubic_cnt(__u32 target, __u32 cwnd, __u32 friendly, bool had_loss)
+static __always_inline __u64 cubic_cnt(__u64 target, __u32 cwnd, __u32 friendly, bool had_loss)
 {
-	__u32 cnt = target > cwnd ? cwnd / (target - cwnd) : 100 * cwnd;
+	__u64 cnt = target > cwnd ? cwnd / (target - cwnd) : 100ULL * cwnd;
 
 	if (!had_loss && cnt > CUBIC_FIRST_CNT)
 		cnt = CUBIC_FIRST_CNT;

@@ -16,7 +16,6 @@ struct mpcc_decision {
 	__u32 after_loss; /* packets */
 	__u32 coupled; /* 0: does not count */
 	__u32 alone; /* 1: decided as of a connection with one subflow, by CUBIC or Reno */
-	__u32 pad;
 };
 
 struct mpcc_eval {

@@ -46,7 +46,8 @@ MPCC_GLOBAL int reno_step(struct mpcc_step *step nonnull, const struct mpcc_path
 /* CUBIC's, epoch_us after it lost a part of last_max, or from the window on. */
 MPCC_GLOBAL int cubic_step_given(struct mpcc_step *step nonnull, const struct mpcc_path *p nonnull)
 {
-	__u32 last_max = num_to_fixed(p->last_max, 0);
+	__u64 packets = num_to_fixed(p->last_max, 0);
+	__u32 last_max = packets < ~0U ? packets : ~0U;
 	struct mpcc_curve c;
 
 	begin_curve(&c, last_max ? cubic_after_loss(last_max) : p->cwnd, last_max, 0);
@@ -237,7 +238,7 @@ static __noinline int decide(struct sock *sk)
 	} else {
 		flow->step_q40 = own_step(&v, tp);
 	}
-	if (!cc_hooks.follow)
+	if (rule == ALONE_RENO || !cc_hooks.follow)
 		flow->curve_of = 0;
 	return 0;
 }

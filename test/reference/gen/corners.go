@@ -56,6 +56,15 @@ func corners() []reference.Corner {
 		{Name: "none that counts", Subflows: []reference.Subflow{stale, closing, unsampled}},
 		{Name: "one that counts of three", Subflows: []reference.Subflow{stale, ordinary, unsampled}},
 	}
+	lost := ordinary
+	lost.LastMax, lost.EpochUS = 60, 3_000_000
+	plateau := ordinary
+	plateau.LastMax, plateau.EpochUS = 40, 3_000_000
+	all = append(all,
+		reference.Corner{Name: "alone, 3 s after a loss", Subflows: []reference.Subflow{lost}},
+		reference.Corner{Name: "alone beside a backup, 3 s after a loss", Subflows: []reference.Subflow{lost, backup}},
+		reference.Corner{Name: "alone on the plateau", Subflows: []reference.Subflow{plateau}},
+	)
 	for n := 1; n <= reference.MaxSubflows; n++ {
 		all = append(all, reference.Corner{Name: fmt.Sprintf("%d subflows", n), Subflows: spread(n)})
 	}

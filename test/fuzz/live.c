@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * One congestion control (-DALGORITHM=lia) on a connection's sockets, over any sequence of ACKs, silences, losses and
+ * timeouts, while subflows come, go and become backups:
+ *   an ACK moves a window by what its rule gives for so many segments, and no further when the subflow comes to be
+ *   alone or beside siblings
+ *   a decision is kept for half an RTT at most, on CUBIC's curve for a sixteenth, however long a silence was
+ *   slow start ends early by HyStart alone
+ * and once: nine subflows count, a socket that is another connection's by now does not, and plain TCP is handed over.
+ */
+#include "native.h"
+
+/* It would put spaces into the path. */
+/* clang-format off */
+#define TEXT(x) #x
+#define SOURCE(name) TEXT(cc/name.bpf.c)
+/* clang-format on */
+#include SOURCE(ALGORITHM)
+#include "bounds.h"
+#include "connection.h"
+
+/* For #if; 0 for what is not here. */
+#define PASTE(a, b) a##b
+#define NUMBER_OF(name) PASTE(NUMBER_OF_, name)
+#define NUMBER_OF_cdd 1
+
+static struct connection connection;
+static __u64 now_us;
+static __u32 subflows; /* that events happen to */
+static __u32 linked; /* a bit for each subflow in the connection */
+
+/* What is known of a subflow's decision. */
+static struct {
+	__u64 at_us;
+	__u32 cwnd; /* then */
+	bool made;
+} decisions[MPCC_MAX_SUBFLOWS];
+
+static void start(void)
+{
+	now_us = 1ULL << 20;
+	linked = (1 << MPCC_MAX_SUBFLOWS) - 1;
+	join(&connection, MPCC_MAX_SUBFLOWS, &ALGORITHM);
+	memset(decisions, 0, sizeof(decisions));
+	for (__u32 i = 0; i < MPCC_MAX_SUBFLOWS; i++) {
+		struct tcp_sock *tp = &connection.subflows[i];
+
+		tp->snd_cwnd = 10;
+		tp->snd_ssthresh = 20;
+		tp->srtt_us = 50000 << 3;
+		tp->rtt_min.s[0].v = 40000;
+		tp->tcp_mstamp = now_us;
+		tp->mss_cache = 1400;
+		tp->snd_wnd = 1 << 20;
+		private_of(tp)->flow.base_rtt_us = 40000;
+#if NUMBER_OF(ALGORITHM) == NUMBER_OF_cdd
+		/* Its cuts are for cdd_periods.c. */
+		private_of(tp)->next_cut_us = ~0ULL;
+#endif
+	}
+}
+
+static double per_segment(const struct bounds *most, const struct mpcc_flow *flow, __u32 cwnd)
+{
+	if (flow->alone)
+		return alone == ALONE_CUBIC ? 0.5 : 1.0 / cwnd;
+	return most->up == HALF_WINDOW ? 0.5 : most->up / cwnd;
+}
+
+/* A rule that sets windows by itself may shrink them, and add one packet a round. */
+static void check_move(__u32 i, const struct tcp_sock *before, __u32 segments, __u32 left)
+{
+	const struct bounds *most = bounds_of_algorithm();
+	const struct tcp_sock *tp = &connection.subflows[i];
+	const struct mpcc_flow *flow = &private_of(&connection.subflows[i])->flow;
+	bool sets = most->sets_window && !flow->alone;
+	__u32 then = decisions[i].made ? decisions[i].cwnd : before->snd_cwnd;
+	double up = sets ? 1.0 / before->snd_cwnd : per_segment(most, flow, then);
+	double down = most->down == ANY ? then : most->down / then;
+	double grown = segments - left + left * up + 1 + sets + (before->snd_cwnd < 2);
+	double shrunk = left * (flow->alone ? 0 : down) + 1;
+
+	require(tp->snd_cwnd <= before->snd_cwnd + grown, "subflow %u: cwnd %u from %u, %u of %u",
+		i, tp->snd_cwnd, before->snd_cwnd, left, segments);
+	require(sets || tp->snd_cwnd + shrunk >= before->snd_cwnd,
+		"subflow %u: cwnd %u from %u, %u segments", i, tp->snd_cwnd, before->snd_cwnd,
+		left);
+	require(tp->snd_cwnd, "subflow %u", i);
+	if (sets || tp->snd_ssthresh == before->snd_ssthresh)
+		return;
+	require(slow_start == SLOW_START_HYSTART && before->snd_cwnd >= 16 &&
+			tp->snd_ssthresh == before->snd_cwnd &&
+			before->snd_cwnd < before->snd_ssthresh,
+		"subflow %u: ssthresh %u from %u, cwnd %u", i, tp->snd_ssthresh,
+		before->snd_ssthresh, before->snd_cwnd);
+}
+
+static void check_decision(__u32 i, const struct tcp_sock *before, __u32 cwnd)
+{
+	const struct mpcc_flow *flow = &private_of(&connection.subflows[i])->flow;
+	__u64 rtt_us = before->srtt_us >> 3;
+	__u64 half_us = rtt_us / 2 > 100 ? rtt_us / 2 : 100;
+	__u64 curve_us = rtt_us / 16 > 1024 ? rtt_us / 16 : 1024;
+
+	if (looks) {
+		decisions[i].made = true;
+		decisions[i].at_us = now_us;
+		decisions[i].cwnd = cwnd;
+		return;
+	}
+	require(decisions[i].made, "subflow %u: no decision", i);
+	/* The clock goes round in 71 minutes. */
+	require((now_us - decisions[i].at_us) % (1ULL << 32) <
+			(flow->curve_of ? curve_us : half_us),
+		"subflow %u: decided %llu us ago, RTT %llu us", i, now_us - decisions[i].at_us,
+		rtt_us);
+}
+
+static void ack(__u32 i, __u32 segments)
+{
+	struct tcp_sock *tp = &connection.subflows[i], before;
+	__u32 room, left;
+
+	tp->tcp_mstamp = now_us;
+	before = *tp;
+	looks = 0;
+	CALL(mpcc_cong_avoid, ARG(tp), tp->snd_una, segments);
+	room = tp->snd_ssthresh > before.snd_cwnd ? tp->snd_ssthresh - before.snd_cwnd : 0;
+	left = before.is_cwnd_limited && segments > room ? segments - room : 0;
+	if (left && !(bounds_of_algorithm()->sets_window && !private_of(tp)->flow.alone))
+		check_decision(i, &before, before.snd_cwnd + room);
+	check_move(i, &before, before.is_cwnd_limited ? segments : 0, left);
+}
+
+/* A loss, and the recovery from it. */
+static void lose(__u32 i)
+{
+	struct tcp_sock *tp = &connection.subflows[i];
+	__u32 before = tp->snd_cwnd;
+
+	tp->tcp_mstamp = now_us;
+	tp->snd_ssthresh = CALL(mpcc_ssthresh, ARG(tp));
+	decisions[i].made = false;
+	require(tp->snd_ssthresh && (tp->snd_ssthresh <= before || tp->snd_ssthresh == 2),
+		"subflow %u: ssthresh %u, cwnd %u", i, tp->snd_ssthresh, before);
+	tp->snd_cwnd = tp->snd_ssthresh;
+}
+
+static void set_state(__u32 i, __u8 state)
+{
+	struct tcp_sock *tp = &connection.subflows[i];
+
+	tp->inet_conn.icsk_ca_state = state;
+	CALL(mpcc_set_state, ARG(tp), state);
+}
+
+static void time_out(__u32 i)
+{
+	lose(i);
+	connection.subflows[i].snd_cwnd = 1;
+	set_state(i, TCP_CA_Loss);
+}
+
+static void require_counting(__u32 n)
+{
+	struct cc_view v;
+
+	look(&v, &connection.subflows[0]);
+	require(v.counting == n, "%u count, want %u", v.counting, n);
+}
+
+int LLVMFuzzerInitialize(int *argc, char ***argv)
+{
+	static struct mptcp_subflow_context elsewhere;
+	struct tcp_sock plain_tcp = {};
+	struct mpcc_flow untouched = { .last_max = 7 };
+
+	start();
+	require_counting(9);
+	connection.subflows[8].inet_conn.icsk_ulp_data = &elsewhere;
+	require_counting(8);
+	connection.subflows[7].is_mptcp = false;
+	require_counting(7);
+
+	*flow_of(&plain_tcp) = untouched;
+	CALL(mpcc_init, ARG(&plain_tcp));
+	require(!strcmp(given_control, "cubic"), "%s", given_control);
+	require(flow_of(&plain_tcp)->last_max == 7, "the kernel's state is overwritten");
+	/* Without that control in the kernel, and if it is not wanted. */
+	setsockopt_error = -2;
+	CALL(mpcc_init, ARG(&plain_tcp));
+	require(!flow_of(&plain_tcp)->last_max, "the state is not begun");
+	setsockopt_error = 0;
+	memset(given_control, 0, sizeof(given_control));
+	plain = PLAIN_OWN;
+	CALL(mpcc_init, ARG(&plain_tcp));
+	require(!given_control[0], "%s", given_control);
+	plain = PLAIN_KERNEL;
+	CALL(mpcc_init, ARG(&connection.subflows[0]));
+	require(!given_control[0], "%s", given_control);
+	return 0;
+}
+
+/* Most often within an RTT; else of any length, and near whole turns of a clock of 32 bits. */
+static __u64 draw_pause(struct input *in)
+{
+	__u8 kind = draw_byte(in);
+
+	if (kind < 200)
+		return draw_number(in, 17);
+	if (kind < 230)
+		return draw_number(in, 36);
+	return ((__u64)(kind - 229) << 31) + draw_number(in, 20) - draw_number(in, 12);
+}
+
+static void draw_event(struct input *in, __u32 i)
+{
+	struct tcp_sock *tp = &connection.subflows[i];
+	struct mptcp_subflow_context *ctx = &connection.contexts[i];
+
+	switch (draw_byte(in) % 16) {
+	case 0:
+		lose(i);
+		return;
+	case 1:
+		time_out(i);
+		return;
+	case 2:
+		set_state(i, TCP_CA_Open);
+		return;
+	case 3:
+		tp->snd_cwnd = CALL(mpcc_undo_cwnd, ARG(tp));
+		return;
+	case 4:
+		linked ^= 1 << i;
+		link_only(&connection, linked);
+		return;
+	case 5:
+		linked = draw_byte(in) % (1 << subflows);
+		link_only(&connection, linked);
+		return;
+	case 6:
+		ctx->backup = !ctx->backup;
+		return;
+	case 7:
+		tp->is_cwnd_limited = draw_byte(in) % 4 != 0;
+		return;
+	case 8:
+		tp->srtt_us = draw_number(in, 27);
+		return;
+	default:
+		now_us += draw_pause(in);
+		tp->snd_una += draw_number(in, 16);
+		tp->snd_nxt = tp->snd_una + draw_number(in, 16);
+		tp->rack.rtt_us = draw_number(in, 24);
+		if (tp->rack.rtt_us && tp->rack.rtt_us < tp->rtt_min.s[0].v)
+			tp->rtt_min.s[0].v = tp->rack.rtt_us;
+		tp->bytes_acked += draw_number(in, 24);
+		/* An ACK is for what the window let out. */
+		ack(i, 1 + draw_byte(in) % tp->snd_cwnd);
+	}
+}
+
+int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
+{
+	struct input in = { bytes, size };
+
+	start();
+	draw_tunables(&in);
+	subflows = 1 + draw_byte(&in) % 3;
+	linked = draw_byte(&in) % (1 << subflows);
+	link_only(&connection, linked);
+	for (__u32 i = 0; i < subflows; i++) {
+		struct tcp_sock *tp = &connection.subflows[i];
+
+		tp->snd_cwnd = 1 + draw_number(&in, 10);
+		tp->snd_ssthresh = draw_byte(&in) % 2 ? draw_number(&in, 10) : 0x7fffffff;
+		private_of(tp)->flow.last_max = draw_byte(&in) % 2 ? draw_number(&in, 12) : 0;
+	}
+	while (in.size) {
+		__u32 i = draw_byte(&in) % subflows;
+
+		draw_event(&in, i);
+		if (connection.subflows[i].snd_cwnd > 1 << 24)
+			return 0;
+	}
+	return 0;
+}
