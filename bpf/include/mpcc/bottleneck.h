@@ -41,7 +41,7 @@
 #define MPCC_INTERVALS (1 << MPCC_INTERVALS_SHIFT)
 /* Means of 1, 2, ... 32 intervals: 16 to 524 ms, longer than the RTTs whose bursts it has to even out. */
 #define MPCC_SCALES 6
-/* At the smallest number of second differences that a scale is heard with. */
+/* A scale with fewer second differences is not heard. */
 #define MPCC_FEWEST_CHANGES 4
 /* A record keeps RTTs in units of 2^5 us. */
 #define MPCC_DELAY_SHIFT 5
@@ -55,15 +55,16 @@
 /* A pair is judged at most every 12 intervals: 197 ms. */
 #define MPCC_JUDGE_EVERY 12
 /*
- * A verdict needs evidence of 3 (odds of 20 to 1), and changes at 3 the other way. The newest 4.2 s count
- * for at most 16, what was before for at most 24, and that fades with a time constant of 8.4 s: after
- * a change of path the old verdict does not outlive the records for long.
+ * The first verdict needs evidence of 2 (odds of 7 to 1), since the rule that holds without a verdict is a guess;
+ * another one 3 (20 to 1). The newest 4.2 s count for at most 16. What was before fades with a time constant
+ * of 4.2 s and counts for at most 8, so that it steadies a verdict, but does not outlive a change of path.
  */
-#define MPCC_ENOUGH_EVIDENCE (3 << 8)
+#define MPCC_ENOUGH_EVIDENCE (2 << 8)
+#define MPCC_EVIDENCE_TO_CHANGE (3 << 8)
 #define MPCC_MOST_NEW_EVIDENCE (16 << 8)
-#define MPCC_MOST_OLD_EVIDENCE (24 << 8)
-/* Of 256: even behind one queue two subflows do not sample the same packets. */
-#define MPCC_ALIKE_AT_BEST 205
+#define MPCC_MOST_OLD_EVIDENCE (8 << 8)
+/* 0.84, of 256: even behind one queue two subflows do not sample the same packets. */
+#define MPCC_ALIKE_AT_BEST 215
 
 enum mpcc_bottleneck { MPCC_UNDECIDED, MPCC_SHARED, MPCC_APART };
 
@@ -76,7 +77,7 @@ struct mpcc_delay_sum {
 
 /* What a subflow has found about one sibling. */
 struct mpcc_pair {
-	__u64 judged_at; /* interval; of both the newest then */
+	__u64 judged_at; /* the subflow's newest interval then */
 	__u32 sibling; /* id; 0 = none yet */
 	__s32 evidence_q8; /* of the past; > 0: shared */
 	__s16 lag; /* intervals by which the sibling sees a delay later, as far as known */
@@ -103,12 +104,11 @@ struct mpcc_scale {
 /* A subflow's record. Siblings read it while its own socket writes: a torn interval is a bit of noise. */
 struct mpcc_delays {
 	__u64 newest; /* the last interval noted; 0 = none */
-	__u32 base_rtt_us;
-	__u32 unused;
+	__u32 base_rtt_us; /* smallest RTT seen */
 	struct mpcc_pair pairs[MPCC_SIBLINGS];
 	struct mpcc_scale scales[MPCC_SCALES]; /* scratch of compare_delays() */
-	__u16 rtt
-		[MPCC_INTERVALS]; /* mean of interval i at i % MPCC_INTERVALS, + 1; 0 = no samples */
+	/* The mean of interval i at i % MPCC_INTERVALS, + 1; 0 = no samples. */
+	__u16 rtt[MPCC_INTERVALS];
 };
 
 _Static_assert(sizeof(struct mpcc_delay_sum) == 16, "every socket has one");
@@ -291,48 +291,57 @@ static __always_inline __s32 within(__s32 v, __s32 bound)
 	return v > bound ? bound : v < -bound ? -bound : v;
 }
 
-/* How many intervals later the sibling sees a queue near this host; near the peer, both see it at once. */
+/*
+ * How many intervals later the sibling sees a queue near this host; near the peer, both see it at once. Base
+ * RTTs that were measured over a queue are a little wrong: an eighth more, and one, where they differ at all.
+ */
 static __always_inline __s32 longest_lag(const struct mpcc_delays *own,
 					 const struct mpcc_delays *sibling)
 {
 	__s64 us = (__s64)sibling->base_rtt_us - own->base_rtt_us;
-	__s64 half = 1 << (MPCC_INTERVAL_SHIFT - 1);
-	__s64 intervals = (us + half) >> MPCC_INTERVAL_SHIFT;
+	__u64 half = 1 << (MPCC_INTERVAL_SHIFT - 1);
+	__u64 lag = ((us < 0 ? -us : us) + half) >> MPCC_INTERVAL_SHIFT;
 
-	return intervals > MPCC_MOST_LAG  ? MPCC_MOST_LAG :
-	       intervals < -MPCC_MOST_LAG ? -MPCC_MOST_LAG :
-					    intervals;
+	if (lag > 1)
+		lag += 1 + lag / 8;
+	if (lag > MPCC_MOST_LAG)
+		lag = MPCC_MOST_LAG;
+	return us < 0 ? -(__s32)lag : (__s32)lag;
 }
 
 /*
  * The verdict on a sibling, as enum mpcc_bottleneck. A slot is kept for as long as the id (not 0) in it stays
- * the same. Whoever calls it more often than every MPCC_JUDGE_EVERY intervals hears the last verdict.
+ * the same. Whoever calls it more often than every MPCC_JUDGE_EVERY intervals hears the last verdict. Takes
+ * one comparison of the records, or two if the base RTTs differ, of 4 to 8 us each.
  */
 MPCC_GLOBAL __u32 judge_bottleneck(struct mpcc_delays *own nonnull,
 				   const struct mpcc_delays *sibling nonnull, __u32 slot,
 				   __u32 sibling_id)
 {
 	struct mpcc_pair *p = &own->pairs[slot % MPCC_SIBLINGS];
-	__s32 lag = longest_lag(own, sibling), found, other;
+	__s32 longest = longest_lag(own, sibling), low = longest < 0 ? longest : 0;
+	__s32 high = longest > 0 ? longest : 0, found, other, enough;
 	__u64 passed;
 
 	if (p->sibling != sibling_id) {
 		__builtin_memset(p, 0, sizeof(*p));
 		p->sibling = sibling_id;
 		p->judged_at = own->newest;
-		p->probe = lag - 1;
+		p->probe = longest - 1;
 	}
 	if (own->newest < p->judged_at + MPCC_JUDGE_EVERY)
 		return p->verdict;
 	passed = own->newest - p->judged_at;
-	if (passed > 64)
-		passed = 64;
+	if (passed > MPCC_INTERVALS / 4)
+		passed = MPCC_INTERVALS / 4;
 	p->judged_at = own->newest;
 
-	found = compare_delays(own, sibling, p->lag);
+	if (p->lag < low || p->lag > high)
+		p->lag = 0;
 	p->probe++;
-	if (p->probe > (lag > 0 ? lag : 0) || p->probe < (lag < 0 ? lag : 0))
-		p->probe = lag < 0 ? lag : 0;
+	if (p->probe < low || p->probe > high)
+		p->probe = low;
+	found = compare_delays(own, sibling, p->lag);
 	if (p->probe != p->lag) {
 		other = compare_delays(own, sibling, p->probe);
 		if (other > found) {
@@ -342,12 +351,13 @@ MPCC_GLOBAL __u32 judge_bottleneck(struct mpcc_delays *own nonnull,
 	}
 
 	found = within(found, MPCC_MOST_NEW_EVIDENCE);
-	/* All that is in the record now adds up to `found` by the time it has left the record. */
-	p->evidence_q8 += (found - (p->evidence_q8 >> 1)) * (__s32)passed >> MPCC_INTERVALS_SHIFT;
+	p->evidence_q8 += (found - p->evidence_q8) * (__s32)passed >> MPCC_INTERVALS_SHIFT;
 	p->evidence_q8 = within(p->evidence_q8, MPCC_MOST_OLD_EVIDENCE);
-	if (found + p->evidence_q8 >= MPCC_ENOUGH_EVIDENCE)
+	found += p->evidence_q8;
+	enough = p->verdict ? MPCC_EVIDENCE_TO_CHANGE : MPCC_ENOUGH_EVIDENCE;
+	if (found >= enough)
 		p->verdict = MPCC_SHARED;
-	else if (found + p->evidence_q8 <= -MPCC_ENOUGH_EVIDENCE)
+	else if (found <= -enough)
 		p->verdict = MPCC_APART;
 	return p->verdict;
 }
