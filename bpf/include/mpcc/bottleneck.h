@@ -1,0 +1,365 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Whether two subflows of a connection share a bottleneck, from their RTT samples alone.
+ *
+ * Two subflows behind the same queue see the same delay at the same time, but for the time that their packets
+ * and ACKs take from and to the queue. Behind different queues they do not, even where both fill in much the
+ * same way. So each subflow keeps its mean RTT in each interval of a clock that all share, as RFC 8382
+ * (section 3.1) has receivers keep summaries of one-way delay. RFC 8382 groups flows by summaries of the
+ * summaries (skewness, variability, oscillation), since its clocks and paths differ; here one clock stamps
+ * all, so the delays are compared themselves:
+ *
+ *   x, y   second differences of two subflows' means, now - 2 before + earlier: neither the base RTTs nor a
+ *          queue that grows steadily matter
+ *   alike  1 - sum (x - y)^2 / sum (x^2 + y^2). 1 = the same, in amount too; 0 = unrelated; -1 = opposed
+ *
+ * This is done at several scales, of means over 1, 2, 4, ... intervals. What jitter, and the packets' own
+ * bursts, add to a mean halves in square from a scale to the next, while a queue's share grows: what is found
+ * at the finest scale bounds the noise at all others. Where the noise leaves a share f of the square, a
+ * shared queue gives alike = f, two queues 0; n changes of that kind are evidence of n f (alike - f / 2), in
+ * logarithms of the odds, for small f. Coarse scales say "alike" of queues that merely fill in step, so they
+ * count for less where finer ones have said otherwise. The finest scale speaks only for a shared queue, and
+ * if its alike is above 1/2: noise may hide a queue from it, but cannot make two queues the same.
+ *
+ * The sibling may see the same delay later, by up to the difference of the base RTTs: the lag at which the
+ * evidence is best is sought, one other lag each time.
+ *
+ * What it cannot tell: queues that fill and drain in step to within an interval (identical paths, nothing
+ * random); a queue that hardly changes in ten seconds; one that a scheduler (fq_codel) divides among flows; a
+ * link that random losses keep empty. Where noise is not of the kind above (jitter that lasts for longer than
+ * an interval) it tends to "apart".
+ */
+#ifndef MPCC_BOTTLENECK_H
+#define MPCC_BOTTLENECK_H
+
+#include "compat.h"
+
+/* An interval is 2^14 us = 16.4 ms: several packets of a subflow with 5 Mbit/s. */
+#define MPCC_INTERVAL_SHIFT 14
+/* That many are kept: 4.2 s. */
+#define MPCC_INTERVALS_SHIFT 8
+#define MPCC_INTERVALS (1 << MPCC_INTERVALS_SHIFT)
+/* Means of 1, 2, ... 32 intervals: 16 to 524 ms, longer than the RTTs whose bursts it has to even out. */
+#define MPCC_SCALES 6
+/* A scale with fewer second differences is not heard. */
+#define MPCC_FEWEST_CHANGES 4
+/* A record keeps RTTs in units of 2^5 us. */
+#define MPCC_DELAY_SHIFT 5
+#define MPCC_LONGEST_DELAY_US ((1 << 21) - (2 << MPCC_DELAY_SHIFT))
+/* So many samples an interval are enough, and their sum fits 32 bits. */
+#define MPCC_MOST_DELAYS 2048
+/* The kernel allows a connection eight additional subflows. */
+#define MPCC_SIBLINGS 8
+/* Lags of up to 24 intervals: 393 ms. */
+#define MPCC_MOST_LAG 24
+/* A pair is judged at most every 12 intervals: 197 ms. */
+#define MPCC_JUDGE_EVERY 12
+/*
+ * The first verdict needs evidence of 2 (odds of 7 to 1), since the rule that holds without a verdict is a guess;
+ * another one 3 (20 to 1). The newest 4.2 s count for at most 16. What was before fades with a time constant
+ * of 4.2 s and counts for at most 8, so that it steadies a verdict, but does not outlive a change of path.
+ */
+#define MPCC_ENOUGH_EVIDENCE (2 << 8)
+#define MPCC_EVIDENCE_TO_CHANGE (3 << 8)
+#define MPCC_MOST_NEW_EVIDENCE (16 << 8)
+#define MPCC_MOST_OLD_EVIDENCE (8 << 8)
+/* 0.84, of 256: even behind one queue two subflows do not sample the same packets. */
+#define MPCC_ALIKE_AT_BEST 215
+
+enum mpcc_bottleneck { MPCC_UNDECIDED, MPCC_SHARED, MPCC_APART };
+
+/* What a socket keeps itself: the running interval. */
+struct mpcc_delay_sum {
+	__u64 interval; /* number: microseconds >> MPCC_INTERVAL_SHIFT */
+	__u32 sum_us;
+	__u32 count;
+};
+
+/* What a subflow has found about one sibling. */
+struct mpcc_pair {
+	__u64 judged_at; /* the subflow's newest interval then */
+	__u32 sibling; /* id; 0 = none yet */
+	__s32 evidence_q8; /* of the past; > 0: shared */
+	__s16 lag; /* intervals by which the sibling sees a delay later, as far as known */
+	__s16 probe; /* the other lag that was tried last */
+	__u32 verdict; /* enum mpcc_bottleneck */
+};
+
+/* Two subflows' mean RTTs over the same time, in eighths of a record's unit; 0 = no samples. */
+struct mpcc_means {
+	__u32 own;
+	__u32 sibling;
+};
+
+/* Sums over two records at one scale, while they are compared. */
+struct mpcc_scale {
+	__u64 power; /* sum of x^2 + y^2 */
+	__u64 difference; /* sum of (x - y)^2 */
+	__u32 sum; /* of |x| + |y| */
+	__u32 count;
+	struct mpcc_means before; /* the last ones added, */
+	struct mpcc_means earlier; /* and those before them */
+};
+
+/* A subflow's record. Siblings read it while its own socket writes: a torn interval is a bit of noise. */
+struct mpcc_delays {
+	__u64 newest; /* the last interval noted; 0 = none */
+	__u32 base_rtt_us; /* smallest RTT seen */
+	struct mpcc_pair pairs[MPCC_SIBLINGS];
+	struct mpcc_scale scales[MPCC_SCALES]; /* scratch of compare_delays() */
+	/* The mean of interval i at i % MPCC_INTERVALS, + 1; 0 = no samples. */
+	__u16 rtt[MPCC_INTERVALS];
+};
+
+_Static_assert(sizeof(struct mpcc_delay_sum) == 16, "every socket has one");
+_Static_assert(sizeof(struct mpcc_delays) <= 1024, "every subflow has one");
+
+/* For each ACK with a sample, before add_delay(): if so, note_delays() and begin_delays() come first. */
+static __always_inline bool delay_interval_ends(const struct mpcc_delay_sum *s, __u64 now_us)
+{
+	return now_us >> MPCC_INTERVAL_SHIFT != s->interval;
+}
+
+static __always_inline void begin_delays(struct mpcc_delay_sum *s, __u64 now_us)
+{
+	s->interval = now_us >> MPCC_INTERVAL_SHIFT;
+	s->sum_us = 0;
+	s->count = 0;
+}
+
+static __always_inline void add_delay(struct mpcc_delay_sum *s, __u32 rtt_us)
+{
+	if (rtt_us > MPCC_LONGEST_DELAY_US || s->count >= MPCC_MOST_DELAYS)
+		return;
+	s->sum_us += rtt_us;
+	s->count++;
+}
+
+/* Notes an interval that has ended. Intervals that had no samples stay empty. */
+MPCC_GLOBAL int note_delays(struct mpcc_delays *d nonnull, const struct mpcc_delay_sum *s nonnull,
+			    __u32 base_rtt_us)
+{
+	__u64 newest = d->newest, interval = s->interval;
+	__u32 mean;
+
+	if (!s->count || interval <= newest)
+		return 0;
+	for (__u32 i = 1; i < MPCC_INTERVALS; i++) {
+		if (newest + i >= interval)
+			break;
+		d->rtt[(newest + i) % MPCC_INTERVALS] = 0;
+	}
+	mean = s->sum_us / s->count;
+	if (mean > MPCC_LONGEST_DELAY_US)
+		mean = MPCC_LONGEST_DELAY_US;
+	d->rtt[interval % MPCC_INTERVALS] = (mean >> MPCC_DELAY_SHIFT) + 1;
+	d->newest = interval;
+	d->base_rtt_us = base_rtt_us;
+	return 0;
+}
+
+static __always_inline __u64 pack_means(__u32 own, __u32 sibling)
+{
+	return (__u64)own << 32 | sibling;
+}
+
+static __always_inline struct mpcc_means unpack_means(__u64 packed)
+{
+	return (struct mpcc_means){ packed >> 32, (__u32)packed };
+}
+
+/* 0 = no samples, or not kept */
+static __always_inline __u32 mean_rtt_at(const struct mpcc_delays *d, __s64 newest, __s64 interval)
+{
+	__u64 age = newest - interval;
+	__u32 mean = 0;
+
+	if (age < MPCC_INTERVALS)
+		mean = d->rtt[(__u64)interval % MPCC_INTERVALS] * 8;
+	return mean + mpcc_unknown_zero(age);
+}
+
+static __always_inline __s64 second_difference(__u32 now, __u32 before, __u32 earlier)
+{
+	return (__s64)now - before - before + earlier;
+}
+
+static __always_inline __u32 magnitude(__s64 v)
+{
+	return v < 0 ? -v : v;
+}
+
+/* The mean of two halves, of which one may have no samples. */
+static __always_inline __u32 mean_of(__u32 a, __u32 b)
+{
+	return a && b ? (a + b) / 2 : a + b;
+}
+
+/* Adds what comes next at a scale; gives what that and the held half make at the next one, packed. */
+MPCC_GLOBAL __u64 add_means(struct mpcc_delays *d nonnull, __u32 scale, __u64 packed)
+{
+	struct mpcc_means m = unpack_means(packed), before, earlier, held;
+	bool both = m.own && m.sibling, both_held;
+	struct mpcc_scale *s;
+
+	if (scale >= MPCC_SCALES)
+		return 0;
+	s = &d->scales[scale];
+	before = s->before;
+	earlier = s->earlier;
+	held = s->before;
+	if (both && before.own && before.sibling && earlier.own && earlier.sibling) {
+		__s64 x = second_difference(m.own, before.own, earlier.own);
+		__s64 y = second_difference(m.sibling, before.sibling, earlier.sibling);
+
+		s->power += x * x + y * y;
+		s->difference += (x - y) * (x - y);
+		s->sum += magnitude(x) + magnitude(y);
+		s->count++;
+	}
+	s->earlier = before;
+	s->before = m;
+
+	/* Trains of packets may take turns. A half in which both have samples is better than one in which they
+	 * do not; if neither is, the two together may be. */
+	both_held = held.own && held.sibling;
+	if (both && !both_held)
+		return packed;
+	if (both_held && !both)
+		return pack_means(held.own, held.sibling);
+	return pack_means(mean_of(m.own, held.own), mean_of(m.sibling, held.sibling));
+}
+
+/* Adds up both records, the sibling's later by the lag, from the newest interval that both can have. */
+static __always_inline void sum_scales(struct mpcc_delays *own, const struct mpcc_delays *sibling,
+				       __s32 lag)
+{
+	__s64 newest = own->newest, newest_of_sibling = sibling->newest, end = newest;
+
+	if (end > newest_of_sibling - lag)
+		end = newest_of_sibling - lag;
+	for (__u32 i = 0; i < MPCC_INTERVALS; i++) {
+		__u64 means = pack_means(mean_rtt_at(own, newest, end - i),
+					 mean_rtt_at(sibling, newest_of_sibling, end - i + lag));
+
+		for (__u32 j = 0; j < MPCC_SCALES; j++) {
+			means = add_means(own, j, means);
+			/* The first of two halves waits for the other. */
+			if (!(i >> j & 1))
+				break;
+		}
+	}
+}
+
+/* The evidence that the two share a queue which the sibling sees so many intervals later; < 0: against it. */
+MPCC_GLOBAL __s32 compare_delays(struct mpcc_delays *own nonnull,
+				 const struct mpcc_delays *sibling nonnull, __s32 lag)
+{
+	__u64 noise = 0;
+	__s32 evidence = 0;
+
+	__builtin_memset(own->scales, 0, sizeof(own->scales));
+	sum_scales(own, sibling, lag);
+	for (__u32 j = 0; j < MPCC_SCALES; j++) {
+		const struct mpcc_scale *s = &own->scales[j];
+		__s32 changes, alike, expected, found;
+		__u64 power;
+
+		if (s->count < MPCC_FEWEST_CHANGES || s->power < s->count)
+			continue;
+		power = s->power / s->count << j;
+		alike = 256 - (__s32)((s->difference << 8) / s->power);
+		/* A few large changes among many small ones count as a few. */
+		changes = (__u64)s->sum * s->sum / (2 * s->power);
+		if (!noise) {
+			noise = power;
+			if (alike > 128)
+				evidence = changes * MPCC_ALIKE_AT_BEST * (alike - 128) >> 8;
+			continue;
+		}
+		if (noise >= power)
+			continue;
+		expected = MPCC_ALIKE_AT_BEST - (__s32)(noise * MPCC_ALIKE_AT_BEST / power);
+		found = changes * expected * (alike - (expected >> 1)) >> 8;
+		evidence += evidence < 0 && found > 0 ? found >> 1 : found;
+	}
+	return evidence;
+}
+
+static __always_inline __s32 within(__s32 v, __s32 bound)
+{
+	return v > bound ? bound : v < -bound ? -bound : v;
+}
+
+/*
+ * How many intervals later the sibling sees a queue near this host; near the peer, both see it at once. Base
+ * RTTs that were measured over a queue are a little wrong: an eighth more, and one, where they differ at all.
+ */
+static __always_inline __s32 longest_lag(const struct mpcc_delays *own,
+					 const struct mpcc_delays *sibling)
+{
+	__s64 us = (__s64)sibling->base_rtt_us - own->base_rtt_us;
+	__u64 half = 1 << (MPCC_INTERVAL_SHIFT - 1);
+	__u64 lag = ((us < 0 ? -us : us) + half) >> MPCC_INTERVAL_SHIFT;
+
+	if (lag > 1)
+		lag += 1 + lag / 8;
+	if (lag > MPCC_MOST_LAG)
+		lag = MPCC_MOST_LAG;
+	return us < 0 ? -(__s32)lag : (__s32)lag;
+}
+
+/*
+ * The verdict on a sibling, as enum mpcc_bottleneck. A slot is kept for as long as the id (not 0) in it stays
+ * the same. Whoever calls it more often than every MPCC_JUDGE_EVERY intervals hears the last verdict. Takes
+ * one comparison of the records, or two if the base RTTs differ, of 4 to 8 us each.
+ */
+MPCC_GLOBAL __u32 judge_bottleneck(struct mpcc_delays *own nonnull,
+				   const struct mpcc_delays *sibling nonnull, __u32 slot,
+				   __u32 sibling_id)
+{
+	struct mpcc_pair *p = &own->pairs[slot % MPCC_SIBLINGS];
+	__s32 longest = longest_lag(own, sibling), low = longest < 0 ? longest : 0;
+	__s32 high = longest > 0 ? longest : 0, found, other, enough;
+	__u64 passed;
+
+	if (p->sibling != sibling_id) {
+		__builtin_memset(p, 0, sizeof(*p));
+		p->sibling = sibling_id;
+		p->judged_at = own->newest;
+		p->probe = longest - 1;
+	}
+	if (own->newest < p->judged_at + MPCC_JUDGE_EVERY)
+		return p->verdict;
+	passed = own->newest - p->judged_at;
+	if (passed > MPCC_INTERVALS / 4)
+		passed = MPCC_INTERVALS / 4;
+	p->judged_at = own->newest;
+
+	if (p->lag < low || p->lag > high)
+		p->lag = 0;
+	p->probe++;
+	if (p->probe < low || p->probe > high)
+		p->probe = low;
+	found = compare_delays(own, sibling, p->lag);
+	if (p->probe != p->lag) {
+		other = compare_delays(own, sibling, p->probe);
+		if (other > found) {
+			found = other;
+			p->lag = p->probe;
+		}
+	}
+
+	found = within(found, MPCC_MOST_NEW_EVIDENCE);
+	p->evidence_q8 += (found - p->evidence_q8) * (__s32)passed >> MPCC_INTERVALS_SHIFT;
+	p->evidence_q8 = within(p->evidence_q8, MPCC_MOST_OLD_EVIDENCE);
+	found += p->evidence_q8;
+	enough = p->verdict ? MPCC_EVIDENCE_TO_CHANGE : MPCC_ENOUGH_EVIDENCE;
+	if (found >= enough)
+		p->verdict = MPCC_SHARED;
+	else if (found <= -enough)
+		p->verdict = MPCC_APART;
+	return p->verdict;
+}
+
+#endif
