@@ -32,7 +32,7 @@ static void ack(int i, __u64 now_us, __u32 rtt_us)
 	__u64 before = d->newest;
 
 	if (delay_interval_ends(&sums[i], now_us)) {
-		note_delays(d, &sums[i], bases_us[i]);
+		note_delays(d, &sums[i], now_us, bases_us[i]);
 		if (d->newest != before) {
 			double mean = (double)sums[i].sum_us / sums[i].count;
 			double got = (d->rtt[d->newest % MPCC_INTERVALS] - 1) * 32.0;

@@ -70,9 +70,9 @@ enum mpcc_bottleneck { MPCC_UNDECIDED, MPCC_SHARED, MPCC_APART };
 
 /* What a socket keeps itself: the running interval. */
 struct mpcc_delay_sum {
-	__u64 interval; /* number: microseconds >> MPCC_INTERVAL_SHIFT */
 	__u32 sum_us;
-	__u32 count;
+	__u16 count;
+	__u16 interval; /* low bits of its number, microseconds >> MPCC_INTERVAL_SHIFT */
 };
 
 /* What a subflow has found about one sibling. */
@@ -111,18 +111,18 @@ struct mpcc_delays {
 	__u16 rtt[MPCC_INTERVALS];
 };
 
-_Static_assert(sizeof(struct mpcc_delay_sum) == 16, "every socket has one");
+_Static_assert(sizeof(struct mpcc_delay_sum) == 8, "every socket has one");
 _Static_assert(sizeof(struct mpcc_delays) <= 1024, "every subflow has one");
 
 /* For each ACK with a sample, before add_delay(): if so, note_delays() and begin_delays() come first. */
 static __always_inline bool delay_interval_ends(const struct mpcc_delay_sum *s, __u64 now_us)
 {
-	return now_us >> MPCC_INTERVAL_SHIFT != s->interval;
+	return (__u16)(now_us >> MPCC_INTERVAL_SHIFT) != s->interval;
 }
 
 static __always_inline void begin_delays(struct mpcc_delay_sum *s, __u64 now_us)
 {
-	s->interval = now_us >> MPCC_INTERVAL_SHIFT;
+	s->interval = (__u16)(now_us >> MPCC_INTERVAL_SHIFT);
 	s->sum_us = 0;
 	s->count = 0;
 }
@@ -135,12 +135,14 @@ static __always_inline void add_delay(struct mpcc_delay_sum *s, __u32 rtt_us)
 	s->count++;
 }
 
-/* Notes an interval that has ended. Intervals that had no samples stay empty. */
+/* Notes an interval that has ended by now, less than 18 minutes ago. Intervals that had no samples stay empty. */
 MPCC_GLOBAL int note_delays(struct mpcc_delays *d nonnull, const struct mpcc_delay_sum *s nonnull,
-			    __u32 base_rtt_us)
+			    __u64 now_us, __u32 base_rtt_us)
 {
-	__u64 newest = d->newest, interval = s->interval;
+	__u64 newest = d->newest, interval = now_us >> MPCC_INTERVAL_SHIFT;
 	__u32 mean;
+
+	interval -= (__u16)((__u16)interval - s->interval);
 
 	if (!s->count || interval <= newest)
 		return 0;

@@ -30,6 +30,7 @@ static __always_inline void control_init(struct sock *sk)
 
 static __always_inline void control_ack(struct sock *sk, __u32 ack, __u32 acked)
 {
+	watch_delay(sk);
 	if (cc_hooks.on_ack)
 		cc_hooks.on_ack(state_of(tcp_sk(sk)), tcp_sk(sk));
 	if (cc_hooks.grow)

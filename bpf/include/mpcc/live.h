@@ -3,6 +3,7 @@
 #ifndef MPCC_LIVE_H
 #define MPCC_LIVE_H
 
+#include "sharing.h"
 #include "telemetry.h"
 #include "window.h"
 
@@ -220,6 +221,7 @@ static __noinline int close_flow(struct sock *sk)
 	if (t)
 		__sync_fetch_and_add(&t->closed, 1);
 	bpf_map_delete_elem(&mpcc_subflows, &id);
+	forget_delays(id);
 	flow->id = 0;
 	return 0;
 }

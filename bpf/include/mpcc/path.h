@@ -35,7 +35,6 @@ struct mpcc_path {
 	__u8 backup; /* MP_PRIO: use only when nothing else is usable */
 	__u8 stale; /* the path manager has given it up for now */
 	__u8 closing; /* not established, or on its way out */
-	__u8 congested; /* showed congestion at the time of a sibling's loss */
 };
 
 /* What one newly acknowledged segment adds to the window, in packets: up - down. */

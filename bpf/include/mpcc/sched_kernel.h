@@ -42,6 +42,7 @@
 #ifndef MPCC_SCHED_KERNEL_H
 #define MPCC_SCHED_KERNEL_H
 
+#include "device.h"
 #include "compat.h"
 
 /* What sched_choose() returns if it made the timer go off early, whether it schedules subflows or not. */
@@ -142,14 +143,9 @@ static __always_inline bool sched_all_acked(const struct tcp_sock *tp)
 /* The interface that the subflow sends through; 0 while it has no route. */
 static __always_inline __u32 sched_ifindex(const struct tcp_sock *tp)
 {
-	const struct dst_entry *dst = tp->inet_conn.icsk_inet.sk.sk_dst_cache;
-	const struct net_device *dev;
+	const struct net_device *dev = device_of(tp);
 
-	if (!dst)
-		return 0;
-	dst = bpf_rdonly_cast(dst, mpcc_type_id(struct dst_entry));
-	dev = bpf_rdonly_cast(dst->dev, mpcc_type_id(struct net_device));
-	return dev->ifindex;
+	return dev ? dev->ifindex : 0;
 }
 
 /* Bytes that the peer's window for the connection still takes; 0 also when it shrank. */

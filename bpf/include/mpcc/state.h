@@ -3,6 +3,7 @@
 #ifndef MPCC_STATE_H
 #define MPCC_STATE_H
 
+#include "bottleneck.h"
 #include "fixed.h"
 
 /* One RTT of slow start (slow_start.h). */
@@ -39,6 +40,7 @@ struct mpcc_flow {
 		struct mpcc_round round;
 		struct mpcc_curve curve;
 	};
+	struct mpcc_delay_sum delays; /* of RTTs, where the bottleneck is asked for */
 	__u16 acked; /* segments that the curve's friendly has not seen */
 	__u16 apart; /* siblings that share no bottleneck with it: a bit for each, by the low bits of its id */
 	__u8 curve_of; /* the union holds a curve for so many subflows; 0 = none */

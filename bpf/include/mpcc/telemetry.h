@@ -12,6 +12,7 @@
 #ifndef MPCC_TELEMETRY_H
 #define MPCC_TELEMETRY_H
 
+#include "device.h"
 #include "energy.h"
 #include "path.h"
 
@@ -133,14 +134,9 @@ static const struct mpcc_total no_total;
 /* The interface that the socket sends through; 0 and "" while it has no route. */
 static __always_inline void read_interface(const struct tcp_sock *tp, __u32 *ifindex, __u8 *name)
 {
-	const struct dst_entry *dst = tp->inet_conn.icsk_inet.sk.sk_dst_cache;
-	const struct net_device *dev;
+	const struct net_device *dev = device_of(tp);
 
-	if (!dst)
-		return;
-	dst = bpf_rdonly_cast(dst, mpcc_type_id(struct dst_entry));
-	dev = bpf_rdonly_cast(dst->dev, mpcc_type_id(struct net_device));
-	if (*ifindex == (__u32)dev->ifindex)
+	if (!dev || *ifindex == (__u32)dev->ifindex)
 		return;
 	*ifindex = dev->ifindex;
 	bpf_probe_read_kernel(name, 16, dev->name);

@@ -80,6 +80,21 @@ connection_of(const struct mptcp_subflow_context *ctx)
 	return conn ? bpf_rdonly_cast(conn, mpcc_type_id(struct mptcp_sock)) : NULL;
 }
 
+/* Whether the memory is still the context's socket. */
+static __always_inline bool names(const struct tcp_sock *tp,
+				  const struct mptcp_subflow_context *ctx)
+{
+	return tp->is_mptcp && tp->inet_conn.icsk_ulp_data == ctx;
+}
+
+/* An entry of the connection's list of subflows. */
+static __always_inline const struct mptcp_subflow_context *context_at(const struct list_head *entry)
+{
+	return bpf_rdonly_cast((const char *)entry -
+				       mpcc_offset(struct mptcp_subflow_context, node),
+			       mpcc_type_id(struct mptcp_subflow_context));
+}
+
 /* A sibling that is gone reads as a path that does not count. */
 static __always_inline void read_sibling(struct mpcc_path *p, const struct tcp_sock *self,
 					 const struct mptcp_subflow_context *ctx)
@@ -90,7 +105,8 @@ static __always_inline void read_sibling(struct mpcc_path *p, const struct tcp_s
 	read_subflow(p, ctx);
 	if (tp->inet_conn.icsk_ca_ops == self->inet_conn.icsk_ca_ops)
 		read_private(p, tp, state_of(self));
-	if (!tp->is_mptcp || tp->inet_conn.icsk_ulp_data != ctx)
+	p->group = flow_of(self)->apart >> (ctx->subflow_id & 15) & 1;
+	if (!names(tp, ctx))
 		p->closing = 1;
 }
 
@@ -141,9 +157,7 @@ static __always_inline void count_siblings(struct cc_view *v, const struct tcp_s
 
 		if (!next || next == head)
 			return;
-		ctx = bpf_rdonly_cast((const char *)next -
-					      mpcc_offset(struct mptcp_subflow_context, node),
-				      mpcc_type_id(struct mptcp_subflow_context));
+		ctx = context_at(next);
 		next = ctx->node.next;
 		if ((void *)ctx == self->inet_conn.icsk_ulp_data)
 			continue;
