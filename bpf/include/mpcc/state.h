@@ -11,6 +11,7 @@ struct mpcc_round {
 	__u32 end; /* snd_nxt when it began */
 	__u32 last_ack_us; /* of the ACKs that came closely one after the other */
 	__u32 min_rtt_us; /* of its samples */
+	__u32 base_rtt_us; /* of all rounds' */
 };
 
 /* CUBIC's course in congestion avoidance (cubic.h). */
