@@ -249,8 +249,7 @@ static __always_inline void grow_by_rule(struct sock *sk, __u32 acked)
 	struct tcp_sock *tp = tcp_sk(sk);
 	struct mpcc_flow *flow = flow_of(tp);
 
-	if (flow->curve_of)
-		skip_pause(flow, tp);
+	skip_pause(flow, tp);
 	if (in_slow_start(tp))
 		watch_slow_start(sk, flow);
 	acked = after_slow_start(tp, acked);
