@@ -13,7 +13,7 @@
  * subflows, t/n in place of t, as mpCUBIC has it.
  *
  * Deviations from the kernel's: time is counted in ticks of 1024 us, not in jiffies; what a segment adds is worked
- * out anew for each sixteenth of an RTT, not for each packet of window.
+ * out anew for each of them, not for each jiffy.
  */
 #ifndef MPCC_CUBIC_H
 #define MPCC_CUBIC_H
