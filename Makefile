@@ -66,6 +66,7 @@ $(OUT)/bpf/obj/sched-%.o: bpf/sched/%.bpf.c $(HEADERS)
 	$(compile)
 $(OUT)/test/bench/%.o: test/bench/cc/%.bpf.c $(HEADERS)
 	$(compile)
+$(OUT)/test/e2e/oracle.o: bpf/cc/lia.bpf.c
 $(OUT)/test/e2e/%.o: test/e2e/bpf/%.bpf.c $(HEADERS)
 	$(compile)
 $(OUT)/bpf/obj/maps_bpfel.go: bpf/maps.bpf.c $(HEADERS)

@@ -209,7 +209,6 @@ static __always_inline void mpcubic_follow(struct mpcc_step *step, struct cc_vie
 		flow->curve_of = n;
 		flow->in_round = 0;
 		flow->acked = 0;
-		flow->last_ack_us = now_us;
 	}
 	flow->acked = grow_friendly(&curve, flow->acked, reno_segments(cwnd, n));
 	flow->curve = curve;

@@ -416,6 +416,11 @@ func (p pair) stream() {
 			}
 		}
 	}()
+	p.drain()
+}
+
+// drain lets the server read until close.
+func (p pair) drain() {
 	go func() {
 		content := make([]byte, 256<<10)
 		for {

@@ -13,7 +13,7 @@
  * subflows, t/n in place of t, as mpCUBIC has it.
  *
  * Deviations from the kernel's: time is counted in ticks of 1024 us, not in jiffies; what a segment adds is worked
- * out anew for each sixteenth of an RTT, not for each packet of window.
+ * out anew for each of them, not for each jiffy.
  */
 #ifndef MPCC_CUBIC_H
 #define MPCC_CUBIC_H
@@ -97,16 +97,21 @@ static __always_inline __u32 grow_friendly(struct mpcc_curve *c, __u32 acked, __
 }
 
 /*
- * What was not sent does not count: an ACK for a segment that left after the ACK before it ended a pause, by which
- * the curve's begin moves.
+ * Time in which nothing was in flight does not count: the curve's begin moves by what lies between the last segment
+ * before and the segment that this ACK is for, though not past the latter. As for the kernel, an ACK of all that was
+ * in flight begins such a time, however short.
  */
 static __always_inline void skip_pause(struct mpcc_flow *flow, const struct tcp_sock *tp)
 {
-	__u32 now_us = (__u32)tp->tcp_mstamp, since_us = elapsed_us(now_us, flow->last_ack_us);
+	__u32 now_us = (__u32)tp->tcp_mstamp, rtt_us = tp->rack.rtt_us;
+	__u32 since_us = elapsed_us(now_us, flow->quiet_us), age_us;
 
-	if (since_us > tp->rack.rtt_us)
-		flow->curve.began_us = (__u32)((__u64)flow->curve.began_us + since_us);
-	flow->last_ack_us = now_us;
+	if (flow->curve_of && flow->quiet_us && since_us > rtt_us) {
+		age_us = elapsed_us(now_us, flow->curve.began_us);
+		age_us = age_us > since_us ? age_us - (since_us - rtt_us) : rtt_us;
+		flow->curve.began_us = elapsed_us(now_us, age_us);
+	}
+	flow->quiet_us = tp->packets_out ? 0 : elapsed_us(now_us, rtt_us);
 }
 
 /* Has the curve see only a part of the time since the last decision, and of the segments. */
@@ -132,7 +137,6 @@ static __always_inline __s64 cubic_step(struct mpcc_flow *flow, const struct tcp
 		flow->curve_of = 1;
 		flow->in_round = 0;
 		flow->acked = 0;
-		flow->last_ack_us = now_us;
 	}
 	/* 8/15: three times the loss, 0.3, over 2 - 0.3. */
 	flow->acked = grow_friendly(&curve, flow->acked, (__u64)cwnd * 15 / 8);

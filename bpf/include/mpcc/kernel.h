@@ -204,6 +204,7 @@ struct tcp_congestion_ops {
 	__u32 flags;
 	void (*init)(struct sock *sk);
 	void (*release)(struct sock *sk);
+	void (*cwnd_event_tx_start)(struct sock *sk); /* since 7.1, for CA_EVENT_TX_START */
 };
 
 #ifdef __bpf__

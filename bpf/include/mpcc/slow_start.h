@@ -5,6 +5,8 @@
  *   when the ACKs of one RTT, each at most 2 ms after the one before, have come for half the smallest RTT, or
  *   when the smallest RTT of nine or more samples of this RTT is above the smallest of all by an eighth of it, at
  *   least 4 ms and at most 16.
+ * Rounds are counted from the first ACK on. The smallest RTT is that of data: a SYN is shorter than a segment, and on
+ * a slow link so much faster that data would seem to queue at once.
  *
  * Deviations. The first sign is not looked for below 1 ms of RTT: there the pauses of a CPU look like a train of
  * ACKs, and the kernel's CUBIC leaves slow start for nothing. The samples are those of ACKs that may raise the
@@ -94,14 +96,20 @@ static __always_inline bool sees_delay(struct mpcc_flow *flow, __u32 rtt_us, __u
 static __always_inline void watch_slow_start(struct sock *sk, struct mpcc_flow *flow)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
-	__u32 rtt_us = tp->rack.rtt_us, base_us = tp->rtt_min.s[0].v;
+	__u32 rtt_us = tp->rack.rtt_us, base_us;
 	bool train, delay;
 
-	if (slow_start == SLOW_START_STANDARD || flow->curve_of ||
-	    tp->snd_cwnd < HYSTART_LEAST_CWND || !rtt_us || base_us == ~0U)
+	if (slow_start == SLOW_START_STANDARD || flow->curve_of || !rtt_us)
 		return;
+	if (!flow->in_round)
+		flow->round.base_rtt_us = ~0U;
 	if (!flow->in_round || wrapping_diff(tp->snd_una, flow->round.end) > 0)
 		begin_round(flow, tp);
+	if (rtt_us < flow->round.base_rtt_us)
+		flow->round.base_rtt_us = rtt_us;
+	base_us = flow->round.base_rtt_us;
+	if (tp->snd_cwnd < HYSTART_LEAST_CWND)
+		return;
 	train = sees_train(sk, flow, (__u32)tp->tcp_mstamp, base_us);
 	delay = sees_delay(flow, rtt_us, base_us);
 	if (train || delay)

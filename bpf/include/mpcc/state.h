@@ -12,6 +12,7 @@ struct mpcc_round {
 	__u32 end; /* snd_nxt when it began */
 	__u32 last_ack_us; /* of the ACKs that came closely one after the other */
 	__u32 min_rtt_us; /* of its samples */
+	__u32 base_rtt_us; /* of all rounds' */
 };
 
 /* CUBIC's course in congestion avoidance (cubic.h). */
@@ -35,7 +36,7 @@ struct mpcc_flow {
 	__u32 base_rtt_us; /* smallest RTT seen; 0 = unset */
 	__u32 price_pj; /* energy per bit at the present rate; 0 = the interface has no profile */
 	__u32 last_max; /* CUBIC's memory of the last loss, packets; 0 = none, or a timeout since */
-	__u32 last_ack_us; /* within a curve */
+	__u32 quiet_us; /* when the last segment left, if nothing is in flight; 0 otherwise */
 	union {
 		struct mpcc_round round;
 		struct mpcc_curve curve;

@@ -166,8 +166,11 @@ static __always_inline void void_decision(struct mpcc_flow *flow)
 
 /* No decision is made sooner than this after the last one, nor twice within half an RTT. */
 #define MPCC_DECISION_MIN_US 100
-/* Alone, CUBIC's course is followed closely; there are no siblings to read. */
-#define MPCC_CUBIC_MIN_US 1024
+/*
+ * Alone, CUBIC's course is followed this closely; there are no siblings to read. As the kernel's: what is decided at
+ * the first of many ACKs that come together would else hold for all of them, and carry the window past the course.
+ */
+#define MPCC_CUBIC_US 1024
 
 /*
  * A decision stands for half an RTT, unless a loss comes first. So the siblings, whose sockets may lie in
@@ -176,9 +179,9 @@ static __always_inline void void_decision(struct mpcc_flow *flow)
 static __always_inline bool decision_stands(const struct tcp_sock *tp, const struct mpcc_flow *flow)
 {
 	__u32 for_us = flow->curve_of ? tp->srtt_us >> 7 : tp->srtt_us >> 4;
-	__u32 least_us = flow->curve_of ? MPCC_CUBIC_MIN_US : MPCC_DECISION_MIN_US;
+	__u32 least_us = flow->curve_of ? MPCC_CUBIC_US : MPCC_DECISION_MIN_US;
 
-	if (for_us < least_us)
+	if (for_us < least_us || flow->curve_of == 1)
 		for_us = least_us;
 	return flow->decided && elapsed_us((__u32)tp->tcp_mstamp, flow->decided_us) < for_us;
 }
@@ -266,8 +269,7 @@ static __always_inline void grow_by_rule(struct sock *sk, __u32 acked)
 	struct tcp_sock *tp = tcp_sk(sk);
 	struct mpcc_flow *flow = flow_of(tp);
 
-	if (flow->curve_of)
-		skip_pause(flow, tp);
+	skip_pause(flow, tp);
 	if (in_slow_start(tp))
 		watch_slow_start(sk, flow);
 	acked = after_slow_start(tp, acked);

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"bytes"
+	_ "embed"
+	"encoding/binary"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
+	"github.com/cilium/ebpf/link"
+
+	"github.com/mpcc/mpcc/internal/experiment/lab"
+	"github.com/mpcc/mpcc/pkg/mptcp"
+)
+
+//go:embed oracle.o
+var oracleObject []byte
+
+// oracleResult is struct oracle_result of oracle.bpf.c: mpcc's CUBIC against the kernel's on a connection.
+type oracleResult struct {
+	ACKs, SumPackets, SumPPM         uint64
+	RTTs, EqualRTTs                  uint64
+	MostPackets                      uint32
+	Losses, MostAfterLoss            uint32
+	MostLastMax                      uint32
+	BegunAnew                        uint32
+	LeftSlowStart, OursLeftSlowStart uint32
+	_                                uint32
+}
+
+// attachOracle offers the congestion control "oracle" until the test ends. Its map has the results by local address.
+func attachOracle(t *testing.T) *ebpf.Map {
+	t.Helper()
+	spec, err := ebpf.LoadCollectionSpecFromReader(bytes.NewReader(oracleObject))
+	if err != nil {
+		t.Fatal(err)
+	}
+	kernel, err := btf.LoadKernelSpec()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ops *btf.Struct
+	if err := kernel.TypeByName("tcp_congestion_ops", &ops); err != nil {
+		t.Fatal(err)
+	}
+	// The kernel's CUBIC hears of the end of a pause by the one or the other.
+	absent := "oracle_tx_start"
+	if slices.ContainsFunc(ops.Members, func(m btf.Member) bool { return m.Name == "cwnd_event_tx_start" }) {
+		absent = "oracle_cwnd_event"
+	}
+	for name := range spec.Programs {
+		if !strings.HasPrefix(name, "oracle_") || name == absent {
+			delete(spec.Programs, name)
+		}
+	}
+	for _, m := range spec.Maps {
+		m.Pinning = ebpf.PinNone
+	}
+	coll, err := ebpf.NewCollection(spec)
+	if err != nil {
+		t.Fatalf("%+v", err)
+	}
+	t.Cleanup(coll.Close)
+	l, err := link.AttachStructOps(link.StructOpsOptions{Map: coll.Maps["oracle"]})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return coll.Maps["oracles"]
+}
+
+// readOracle returns the result of the connection.
+func readOracle(t *testing.T, results *ebpf.Map, conn *net.TCPConn) (r oracleResult) {
+	t.Helper()
+	local := conn.LocalAddr().(*net.TCPAddr).AddrPort().Addr().As4()
+	value := make([]byte, results.ValueSize())
+	if err := results.Lookup(local, value); err != nil {
+		t.Fatal(err)
+	}
+	if err := binary.Read(bytes.NewReader(value), binary.NativeEndian, &r); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// On a connection of one subflow mpcc does as the kernel's CUBIC. oracle.bpf.c says how they are compared: the
+// kernel's controls the connection, ours gets the same ACKs and starts from the same state at each loss event and
+// pause.
+//
+// What is left between them: the kernel works its step out once a jiffy, of 4 ms, at most, and not for 31 ms where the
+// window stands; ours once a millisecond. Each rounds time as it counts it. So the window is a packet ahead or behind
+// for a while, and more where it grows by many packets an RTT. Loss events depend on nothing of that, and there both
+// say the same to the packet.
+func TestAloneIsTheKernelsCubic(t *testing.T) {
+	const (
+		lasts     = 45 * time.Second
+		mostApart = 8    // packets
+		meanApart = 0.01 // of the window
+		equalRTTs = 0.95 // the others are of ACKs for segments out of order
+		leastACKs = 1000
+	)
+	conditions := map[string]struct {
+		shape lab.Shape
+		send  func(*net.TCPConn)
+	}{
+		// Reno's region: an RTT of 44 ms at most.
+		"short queue": {shape: lab.Shape{Rate: 20e6, Delay: 10 * time.Millisecond, Queue: 40}, send: sendAll},
+		// The cube's: the path and its queue hold 565 packets.
+		"deep queue":  {shape: lab.Shape{Rate: 20e6, Delay: 50 * time.Millisecond, Queue: 400}, send: sendAll},
+		"random loss": {shape: lab.Shape{Rate: 20e6, Delay: 20 * time.Millisecond, Queue: 200, Loss: 0.1}, send: sendAll},
+		"pauses":      {shape: lab.Shape{Rate: 20e6, Delay: 20 * time.Millisecond, Queue: 100}, send: sendWithPauses},
+	}
+	results := attachOracle(t)
+	l := newLab(t)
+	client, server := addHost(t, l, "client"), addHost(t, l, "server")
+	links := map[string]*lab.Link{}
+	var names []string
+	for name, c := range conditions {
+		links[name] = addLink(t, l, client, server, c.shape)
+		names = append(names, name)
+	}
+	route(t, l)
+	sideBySide(t, names, func(t *testing.T, name string) oracleResult {
+		p := connect(t, client, server, links[name].Addr(server), mptcp.Options{CC: "oracle", TCP: true}, "")
+		p.drain()
+		go conditions[name].send(p.client)
+		time.Sleep(lasts)
+		r := readOracle(t, results, p.client)
+		acks := float64(r.ACKs)
+		t.Logf("%s: %d ACKs; apart by %d packets at most, by %.3f packets and %.3f %% on average; "+
+			"begun anew %d times and at %d loss events, where apart by %d packets and %d of memory; "+
+			"slow start left at %d packets, ours at %d; %d of %d RTTs equal",
+			name, r.ACKs, r.MostPackets, float64(r.SumPackets)/acks, float64(r.SumPPM)/acks/1e4,
+			r.BegunAnew, r.Losses, r.MostAfterLoss, r.MostLastMax, r.LeftSlowStart, r.OursLeftSlowStart, r.EqualRTTs, r.RTTs)
+		if r.ACKs < leastACKs || r.Losses < 2 {
+			t.Fatalf("%d ACKs and %d loss events prove nothing", r.ACKs, r.Losses)
+		}
+		if r.MostPackets > mostApart {
+			t.Errorf("%d packets apart, want at most %d", r.MostPackets, mostApart)
+		}
+		if mean := float64(r.SumPPM) / acks / 1e6; mean > meanApart {
+			t.Errorf("apart by %.4f of the window on average, want at most %g", mean, meanApart)
+		}
+		if r.MostAfterLoss > 0 || r.MostLastMax > 0 {
+			t.Errorf("%d packets apart after a loss event and %d in what is remembered of it", r.MostAfterLoss, r.MostLastMax)
+		}
+		if d := int(r.LeftSlowStart) - int(r.OursLeftSlowStart); d*d > mostApart*mostApart {
+			t.Errorf("left slow start at %d packets, the kernel at %d", r.OursLeftSlowStart, r.LeftSlowStart)
+		}
+		if float64(r.EqualRTTs) < equalRTTs*float64(r.RTTs) {
+			t.Errorf("%d of %d RTTs equal", r.EqualRTTs, r.RTTs)
+		}
+		return r
+	})
+}
+
+// sendAll sends as much as it can until close.
+func sendAll(conn *net.TCPConn) {
+	content := make([]byte, 256<<10)
+	for {
+		if _, err := conn.Write(content); err != nil {
+			return
+		}
+	}
+}
+
+// sendWithPauses sends for 4 s as much as it can, for 3 s some 5 Mbit/s, and nothing for 2 s, until close.
+func sendWithPauses(conn *net.TCPConn) {
+	content := make([]byte, 16<<10)
+	phase := func(lasts, every time.Duration) (err error) {
+		for begun := time.Now(); err == nil && time.Since(begun) < lasts; time.Sleep(every) {
+			_, err = conn.Write(content)
+		}
+		return err
+	}
+	for phase(4*time.Second, 0) == nil && phase(3*time.Second, 26*time.Millisecond) == nil {
+		time.Sleep(2 * time.Second)
+	}
+}
