@@ -267,6 +267,9 @@ MPCC_GLOBAL __s32 compare_delays(struct mpcc_delays *own nonnull,
 
 		if (s->count < MPCC_FEWEST_CHANGES || s->power < s->count)
 			continue;
+		/* Where most intervals lack samples, the others are no measure of the noise. */
+		if (!noise && j + 1 < MPCC_SCALES && 2 * s->count < 3 * s[1].count)
+			continue;
 		power = s->power / s->count << j;
 		alike = 256 - (__s32)((s->difference << 8) / s->power);
 		/* A few large changes among many small ones count as a few. */
