@@ -25,9 +25,9 @@
  * evidence is best is sought, one other lag each time.
  *
  * What it cannot tell: queues that fill and drain in step to within an interval (identical paths, nothing
- * random); a queue that hardly changes in ten seconds; one that a scheduler (fq_codel) divides among flows; a
- * link that random losses keep empty. Where noise is not of the kind above (jitter that lasts for longer than
- * an interval) it tends to "apart".
+ * random); a queue that hardly changes in ten seconds, or less than jitter does; one that a scheduler
+ * (fq_codel) divides among flows; a link that random losses keep empty. Where noise is not of the kind above
+ * (jitter that lasts for longer than an interval) it tends to "apart".
  */
 #ifndef MPCC_BOTTLENECK_H
 #define MPCC_BOTTLENECK_H
