@@ -25,9 +25,9 @@
  * evidence is best is sought, one other lag each time.
  *
  * What it cannot tell: queues that fill and drain in step to within an interval (identical paths, nothing
- * random); a queue that hardly changes in ten seconds; one that a scheduler (fq_codel) divides among flows; a
- * link that random losses keep empty. Where noise is not of the kind above (jitter that lasts for longer than
- * an interval) it tends to "apart".
+ * random); a queue that hardly changes in ten seconds, or less than jitter does; one that a scheduler
+ * (fq_codel) divides among flows; a link that random losses keep empty. Where noise is not of the kind above
+ * (jitter that lasts for longer than an interval) it tends to "apart".
  */
 #ifndef MPCC_BOTTLENECK_H
 #define MPCC_BOTTLENECK_H
@@ -268,6 +268,9 @@ MPCC_GLOBAL __s32 compare_delays(struct mpcc_delays *own nonnull,
 		__u64 power;
 
 		if (s->count < MPCC_FEWEST_CHANGES || s->power < s->count)
+			continue;
+		/* Where most intervals lack samples, the others are no measure of the noise. */
+		if (!noise && j + 1 < MPCC_SCALES && 2 * s->count < 3 * s[1].count)
 			continue;
 		power = s->power / s->count << j;
 		alike = 256 - (__s32)((s->difference << 8) / s->power);
