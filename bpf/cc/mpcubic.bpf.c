@@ -186,7 +186,7 @@ static __always_inline void mpcubic_read_private(struct mpcc_path *p, const stru
 }
 
 /* Segments for which Reno, an n-th of it, adds a packet: w / a. */
-static __always_inline __u32 reno_segments(__u32 cwnd, __u32 n)
+static __always_inline __u64 reno_segments(__u32 cwnd, __u32 n)
 {
 	struct fraction left = left_after_loss(n);
 	__u64 lost = left.below - left.above;
@@ -208,9 +208,8 @@ static __always_inline void mpcubic_follow(struct mpcc_step *step, struct cc_vie
 		begin_curve(&curve, cwnd, flow->last_max, now_us);
 		flow->curve_of = n;
 		flow->in_round = 0;
-		flow->acked = 0;
 	}
-	flow->acked = grow_friendly(&curve, flow->acked, reno_segments(cwnd, n));
+	grow_friendly(&curve, reno_segments(cwnd, n));
 	flow->curve = curve;
 	course.origin = num_of(curve.origin);
 	course.k = num_div(num_of((__u64)curve.k << CUBIC_TICK_SHIFT), num_of(1000000));

@@ -38,7 +38,7 @@ static void ack(int i, __u64 now_us, __u32 rtt_us)
 			double got = (d->rtt[d->newest % MPCC_INTERVALS] - 1) * 32.0;
 
 			noted[i]++;
-			require(d->newest == sums[i].interval, "%llu", d->newest);
+			require((__u16)d->newest == sums[i].interval, "%llu", d->newest);
 			require(got <= mean && mean < got + 33, "mean %g, noted %g", mean, got);
 		}
 		begin_delays(&sums[i], now_us);

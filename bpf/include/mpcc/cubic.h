@@ -52,6 +52,7 @@ static __always_inline void begin_curve(struct mpcc_curve *c, __u32 cwnd, __u32 
 	c->k = num_to_fixed(num_cbrt(num_mul(num_of(c->origin - cwnd), num_of(CUBIC_INVERSE_C))),
 			    0);
 	c->friendly = cwnd;
+	c->acked = 0;
 }
 
 /* Packets between window and plateau, so many ticks before or after it. */
@@ -84,16 +85,16 @@ static __always_inline __u64 cubic_cnt(__u64 target, __u32 cwnd, __u32 friendly,
 	return cnt > CUBIC_LEAST_CNT ? cnt : CUBIC_LEAST_CNT;
 }
 
-/* Adds to friendly the packets that Reno would have for so many acknowledged segments; what is left over. */
-static __always_inline __u32 grow_friendly(struct mpcc_curve *c, __u32 acked, __u32 per_packet)
+/* Adds to friendly the packets that Reno would have got since, one for so many segments. */
+static __always_inline void grow_friendly(struct mpcc_curve *c, __u64 per_packet)
 {
 	__u32 packets;
 
-	if (acked <= per_packet || !per_packet)
-		return acked;
-	packets = (acked - 1) / per_packet;
+	if (c->acked <= per_packet || !per_packet)
+		return;
+	packets = (c->acked - 1) / per_packet;
 	c->friendly += packets;
-	return acked - packets * per_packet;
+	c->acked -= packets * per_packet;
 }
 
 /*
@@ -122,7 +123,7 @@ static __always_inline void slow_curve(struct mpcc_flow *flow, struct mpcc_num p
 	if (part_q16 >= 1 << 16)
 		return;
 	flow->curve.began_us += (__u32)(since_us * ((1 << 16) - part_q16) >> 16);
-	flow->acked = flow->acked * part_q16 >> 16;
+	flow->curve.acked = flow->curve.acked * part_q16 >> 16;
 }
 
 /* The rule of a connection of one subflow: what a segment adds now, in a curve that goes on or begins. */
@@ -136,10 +137,9 @@ static __always_inline __s64 cubic_step(struct mpcc_flow *flow, const struct tcp
 		begin_curve(&curve, cwnd, flow->last_max, now_us);
 		flow->curve_of = 1;
 		flow->in_round = 0;
-		flow->acked = 0;
 	}
 	/* 8/15: three times the loss, 0.3, over 2 - 0.3. */
-	flow->acked = grow_friendly(&curve, flow->acked, (__u64)cwnd * 15 / 8);
+	grow_friendly(&curve, (__u64)cwnd * 15 / 8);
 	flow->curve = curve;
 	t_us = (__u64)elapsed_us(now_us, curve.began_us) + tp->rtt_min.s[0].v;
 	return MPCC_Q40_ONE / cubic_cnt(cubic_window(&curve, t_us >> CUBIC_TICK_SHIFT), cwnd,

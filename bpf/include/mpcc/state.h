@@ -21,6 +21,7 @@ struct mpcc_curve {
 	__u32 origin; /* packets; the plateau */
 	__u32 k; /* ticks from its begin to the plateau */
 	__u32 friendly; /* packets that Reno would have by now */
+	__u32 acked; /* segments that friendly has not seen */
 };
 
 /*
@@ -42,10 +43,9 @@ struct mpcc_flow {
 		struct mpcc_curve curve;
 	};
 	struct mpcc_delay_sum delays; /* of RTTs, where the bottleneck is asked for */
-	__u16 acked; /* segments that the curve's friendly has not seen */
 	__u16 apart; /* siblings that share no bottleneck with it: a bit for each, by the low bits of its id */
-	__u8 curve_of; /* the union holds a curve for so many subflows; 0 = none */
-	__u8 samples; /* of RTT in the round */
+	__u8 curve_of : 4; /* the union holds a curve for so many subflows; 0 = none */
+	__u8 samples : 4; /* of RTT in the round */
 	__u8 in_round : 1; /* the union holds a round */
 	__u8 decided : 1; /* a decision stands */
 	__u8 alone : 1; /* the decision: as a connection of one subflow does */

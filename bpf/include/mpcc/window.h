@@ -278,7 +278,8 @@ static __always_inline void grow_by_rule(struct sock *sk, __u32 acked)
 	/* 2^45 * 2^16 stays in 63 bits. */
 	if (acked > 65535)
 		acked = 65535;
-	flow->acked = acked < 65535U - flow->acked ? flow->acked + acked : 65535;
+	if (flow->curve_of)
+		flow->curve.acked += acked;
 	if (!decision_stands(tp, flow))
 		decide(sk);
 	apply_steps(tp, flow, flow->step_q40, acked, flow->floor);
