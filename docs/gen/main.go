@@ -5,6 +5,7 @@
 package main
 
 import (
+	_ "embed"
 	"encoding/json"
 	"fmt"
 	"log"
@@ -14,6 +15,11 @@ import (
 	"github.com/mpcc/mpcc/bpf/catalog"
 	"github.com/mpcc/mpcc/loader"
 )
+
+// What holds for every congestion control unless a tunable says otherwise.
+//
+//go:embed defaults.md
+var defaults string
 
 const benchFile = "docs/bench.json"
 
@@ -54,10 +60,12 @@ func main() {
 ## Congestion controls
 
 w is a subflow's window in packets, rtt its smoothed RTT, x = w/rtt, W the sum of the windows, n the number of
-subflows that count. Slow start, recovery and timeouts are as in RFC 5681; on a connection with one subflow all run
-Reno (mpcubic: CUBIC). The header of each file in [bpf/cc](../bpf/cc) has the rule in full, with every deviation and
-its reason.
+subflows that count. The table is about subflows beside siblings. The header of each file in [bpf/cc](../bpf/cc) has
+the rule in full, with every deviation and its reason.
 
+`)
+	fmt.Print(defaults)
+	fmt.Print(`
 | name | source | per acknowledged segment, per loss | keeps per subflow | good for | a bad idea for |
 |---|---|---|---|---|---|
 `)

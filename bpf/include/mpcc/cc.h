@@ -1,5 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* All that a congestion control includes. hooks.h says what it has to define. */
+/*
+ * All that a congestion control includes. hooks.h says what it has to define.
+ *
+ * In these every one deviates from its source, since the sources harm their users there; --set paper takes them back:
+ *   alone       a connection of one usable subflow is the kernel's CUBIC, not Reno (window.h, cubic.h)
+ *   slow_start  ends before the queue overflows (slow_start.h)
+ *   plain       a connection that is not MPTCP is handed to the kernel's CUBIC (callbacks.h)
+ */
 #ifndef MPCC_CC_H
 #define MPCC_CC_H
 

@@ -41,7 +41,5 @@
  */
 #define MPCC_GLOBAL __attribute__((noinline, weak))
 #define nonnull mpcc_tag("arg:nonnull")
-/* A kernel object as the kernel handed it to the program. */
-#define trusted mpcc_tag("arg:trusted")
 
 #endif

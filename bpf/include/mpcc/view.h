@@ -115,7 +115,10 @@ static __always_inline void read_sibling(struct mpcc_path *p, const struct tcp_s
 
 struct cc_view {
 	struct mpcc_path self;
-	__u64 sums[CC_SUM_BYTES / 8]; /* a struct cc_sum over the subflows of one group */
+	union {
+		const struct tcp_sock *socket; /* whose view it is to be, until it is filled */
+		__u64 sums[CC_SUM_BYTES / 8]; /* a struct cc_sum over the subflows of one group */
+	};
 	__u32 counting; /* the connection's subflows that count, of whatever group */
 	__u32 grouped; /* those of the group */
 	__u32 coupled; /* the own subflow is one of them */
@@ -166,10 +169,13 @@ static __always_inline void count_siblings(struct cc_view *v, const struct tcp_s
 	}
 }
 
-/* The view that a subflow has of a group: its own, which is 0, or MPCC_ANY_GROUP. */
-MPCC_GLOBAL int look_at_group(struct cc_view *v nonnull, const struct tcp_sock *tp trusted,
-			      __u64 group)
+/*
+ * The view that v->socket has of a group: its own, which is 0, or MPCC_ANY_GROUP. The verifier lets a function that
+ * it checks by itself have the socket only as a number.
+ */
+MPCC_GLOBAL int fill_view(struct cc_view *v nonnull, __u64 group)
 {
+	const struct tcp_sock *tp = bpf_rdonly_cast(v->socket, mpcc_type_id(struct tcp_sock));
 	const struct mptcp_subflow_context *own = subflow_of(tp);
 	const struct mptcp_sock *conn = connection_of(own);
 
@@ -187,6 +193,13 @@ MPCC_GLOBAL int look_at_group(struct cc_view *v nonnull, const struct tcp_sock *
 			count_siblings(v, tp, conn, backups, group);
 	}
 	return 0;
+}
+
+static __always_inline void look_at_group(struct cc_view *v, const struct tcp_sock *tp, __u64 group)
+{
+	__builtin_memset(v, 0, sizeof(*v));
+	v->socket = tp;
+	fill_view(v, group);
 }
 
 /*
