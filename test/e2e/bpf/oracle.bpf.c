@@ -205,8 +205,14 @@ void BPF_PROG(oracle_pkts_acked, struct sock *sk, const struct ack_sample *sampl
 	o->rtt_us = sample->rtt_us > 0 ? sample->rtt_us : 0;
 	o->rtt_at_us = (__u32)tp->tcp_mstamp;
 	cubictcp_acked(sk, sample);
-	if (tp->snd_ssthresh != ssthresh)
-		o->left_ssthresh = tp->snd_ssthresh; /* by HyStart */
+	if (tp->snd_ssthresh == ssthresh)
+		return;
+	/* By HyStart. The kernel's may also end a slow start after a pause, which ours leave to ssthresh. */
+	if (flow_in(o)->curve_of) {
+		o->result.begun_anew++;
+		begin_anew(o, tp);
+	}
+	o->left_ssthresh = tp->snd_ssthresh;
 }
 
 SEC("struct_ops")
