@@ -185,6 +185,7 @@ func files(t *testing.T, pattern, suffix string) []string {
 func TestEveryTunableIsTested(t *testing.T) {
 	// These say what becomes of a socket, and are in no decision on given numbers.
 	ofSockets := []string{
+		"couple",     // which siblings it is in a group with: test/fuzz/eval.c has the groups, test/e2e the verdicts
 		"plain",      // who controls it: test/fuzz/live.c
 		"slow_start", // test/fuzz/slow_start.c
 	}

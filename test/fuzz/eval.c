@@ -3,7 +3,8 @@
  * The decisions of one congestion control (-DALGORITHM=lia) on any input at all, besides the
  * sanitizers' own checks:
  *   numbers are normal, their exponents small
- *   an increase is within the bound of its rule; alone is CUBIC or Reno, as the tunable has it
+ *   an increase is within the bound of its rule; alone, or in a group by itself, is CUBIC or Reno, as the tunable
+ *   has it, and no more than that beside other groups
  *   a loss never enlarges a window above the floor
  *   what an algorithm sets the window to is at most a packet more, and no less than two
  *   the same input gives the same decision, whatever the order of the subflows
@@ -98,17 +99,24 @@ static void check_window(const struct bounds *most, const struct mpcc_path *p,
 		d->ssthresh);
 }
 
-static void check_alone(const struct mpcc_path *p, const struct mpcc_decision *d, __u32 subflow)
+/* With others in other groups, it may be compared with them, and grow by a part of what it has alone. */
+static void check_alone(const struct mpcc_path *p, const struct mpcc_decision *d, bool others,
+			__u32 subflow)
 {
 	double up = value(d->increase.up), after = p->cwnd / 2.0;
+	bool part = others && cc_hooks.shift;
 
 	if (alone == ALONE_CUBIC) {
 		after = p->cwnd * 717.0 / 1024;
-		require(up > 0 && up <= 0.5, "subflow %u: cwnd %u, up %g", subflow, p->cwnd, up);
+		require((up > 0 || part) && up <= 0.5, "subflow %u: cwnd %u, up %g", subflow,
+			p->cwnd, up);
 		/* RFC 9438, section 4.6: below the plateau before the first loss at least that fast. */
-		if (p->last_max.m == 0)
+		if (p->last_max.m == 0 && !part)
 			require(up >= 0.05 * (1 - 1e-6), "subflow %u: cwnd %u, up %g", subflow,
 				p->cwnd, up);
+	} else if (part) {
+		require(up <= (p->cwnd ? 1.0 / p->cwnd * (1 + 1e-6) : 0),
+			"subflow %u: cwnd %u, up %g", subflow, p->cwnd, up);
 	} else {
 		require(p->cwnd ? close_to(up, 1.0 / p->cwnd) : !up, "subflow %u: cwnd %u, up %g",
 			subflow, p->cwnd, up);
@@ -121,17 +129,27 @@ static void check_alone(const struct mpcc_path *p, const struct mpcc_decision *d
 		"subflow %u: window %u, ssthresh %u", subflow, d->window, d->ssthresh);
 }
 
+/* Those that count, of a path's group or of all. */
+static __u32 count_group(const struct mpcc_path *p, bool all)
+{
+	__u32 n = 0;
+
+	for (__u32 i = 0; i < eval.count; i++)
+		if (all || eval.paths[i].group == p->group)
+			n += eval.decisions[i].coupled;
+	return n;
+}
+
 static void check_decisions(void)
 {
 	const struct bounds *most = bounds_of_algorithm();
-	__u32 coupled = 0;
 
-	for (__u32 i = 0; i < eval.count; i++)
-		coupled += eval.decisions[i].coupled;
 	for (__u32 i = 0; i < eval.count; i++) {
 		const struct mpcc_path *p = &eval.paths[i];
 		const struct mpcc_decision *d = &eval.decisions[i];
 		double up = value(d->increase.up), down = value(d->increase.down), most_up;
+		__u32 grouped = count_group(p, false);
+		bool others = d->coupled && count_group(p, true) > grouped;
 		__u32 most_after = p->cwnd > MPCC_RENO_FLOOR ? p->cwnd : MPCC_RENO_FLOOR;
 
 		require_normal(d->increase.up, i);
@@ -140,16 +158,16 @@ static void check_decisions(void)
 		check_window(most, p, d, i);
 		require(d->after_loss && d->after_loss <= most_after,
 			"subflow %u: cwnd %u, after %u", i, p->cwnd, d->after_loss);
-		require(d->alone == (!d->coupled || (coupled == 1 && alone != ALONE_OWN)),
-			"subflow %u of %u: alone %u", i, coupled, d->alone);
+		require(d->alone == (!d->coupled || (grouped == 1 && alone != ALONE_OWN)),
+			"subflow %u of %u: alone %u", i, grouped, d->alone);
 		if (!d->coupled)
 			require(!d->coupling.value.m, "subflow %u: %g", i,
 				value(d->coupling.value));
 		if (d->alone)
-			check_alone(p, d, i);
+			check_alone(p, d, others, i);
 		if (d->alone || !p->cwnd)
 			continue;
-		if (!most->not_reno && coupled == 1)
+		if (!most->not_reno && grouped == 1)
 			require(close_to(up - down, 1.0 / p->cwnd),
 				"subflow %u: cwnd %u, increase %g", i, p->cwnd, up - down);
 		most_up = most->up == HALF_WINDOW ? p->cwnd / 2.0 : most->up;
@@ -249,6 +267,8 @@ static void see_from(__u32 self)
 			.stale = p->stale,
 			.closing = p->closing || is_other(i),
 			.subflow_id = p->subflow_id,
+			.group = i != self &&
+				 flow_of(&socks[self])->apart >> (p->subflow_id & 15) & 1,
 		};
 		if (socks[i].inet_conn.icsk_ca_ops == &ALGORITHM)
 			read_private(p, &socks[i], private_of(&socks[self]));
@@ -268,6 +288,8 @@ static void check_walk(struct input *in)
 		see_from(i);
 		memset(eval.decisions, 0, sizeof(eval.decisions));
 		decide_given();
+		flow_of(&socks[i])->single = count_group(&eval.paths[i], false) ==
+					     eval.decisions[i].coupled;
 		look(&v, &socks[i]);
 		decide_window(&setting, &v);
 		decide_step(&d.increase, &v);

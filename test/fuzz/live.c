@@ -67,13 +67,13 @@ static double per_segment(const struct bounds *most, const struct mpcc_flow *flo
 	return most->up == HALF_WINDOW ? 0.5 : most->up / cwnd;
 }
 
-/* A rule that sets windows by itself may shrink them, and add one packet a round. */
+/* What grows without steps may also shrink the window, and adds one packet a round. */
 static void check_move(__u32 i, const struct tcp_sock *before, __u32 segments, __u32 left)
 {
 	const struct bounds *most = bounds_of_algorithm();
 	const struct tcp_sock *tp = &connection.subflows[i];
 	const struct mpcc_flow *flow = &private_of(&connection.subflows[i])->flow;
-	bool sets = most->sets_window && !flow->alone;
+	bool sets = cc_hooks.grow && !flow->alone;
 	__u32 then = decisions[i].made ? decisions[i].cwnd : before->snd_cwnd;
 	double up = sets ? 1.0 / before->snd_cwnd : per_segment(most, flow, then);
 	double down = most->down == ANY ? then : most->down / then;
@@ -127,7 +127,7 @@ static void ack(__u32 i, __u32 segments)
 	CALL(mpcc_cong_avoid, ARG(tp), tp->snd_una, segments);
 	room = tp->snd_ssthresh > before.snd_cwnd ? tp->snd_ssthresh - before.snd_cwnd : 0;
 	left = before.is_cwnd_limited && segments > room ? segments - room : 0;
-	if (left && !(bounds_of_algorithm()->sets_window && !private_of(tp)->flow.alone))
+	if (left && !(cc_hooks.grow && !private_of(tp)->flow.alone))
 		check_decision(i, &before, before.snd_cwnd + room);
 	check_move(i, &before, before.is_cwnd_limited ? segments : 0, left);
 }

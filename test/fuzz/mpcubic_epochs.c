@@ -13,6 +13,7 @@
 static struct connection connection;
 static struct tcp_sock *const tp = &connection.subflows[0];
 
+/* From the first ACK on there is always something in flight, unless a check has it otherwise. */
 static void start(__u32 subflows, __u32 cwnd, __u32 rtt_us)
 {
 	join(&connection, subflows, &mpcubic);
@@ -21,7 +22,9 @@ static void start(__u32 subflows, __u32 cwnd, __u32 rtt_us)
 		connection.subflows[i].snd_cwnd = cwnd;
 	}
 	tp->snd_ssthresh = 2;
-	tp->tcp_mstamp = 1000000;
+	tp->packets_out = 1;
+	/* Their low bits are the same again soon. */
+	tp->tcp_mstamp = (1ULL << 32) - 3000000;
 	tp->rack.rtt_us = rtt_us;
 	tp->rtt_min.s[0].v = rtt_us;
 	alone = ALONE_OWN;
@@ -57,6 +60,12 @@ static __u64 epoch_us(void)
 	return p.epoch_us;
 }
 
+static void require_epoch(__u64 us)
+{
+	require(flow_of(tp)->curve_of && epoch_us() == us, "a curve for %u, %llu us, want %llu",
+		flow_of(tp)->curve_of, epoch_us(), us);
+}
+
 static void require_loss(__u32 cwnd, __u32 last_max)
 {
 	require(tp->snd_cwnd == cwnd, "cwnd %u, want %u", tp->snd_cwnd, cwnd);
@@ -64,13 +73,24 @@ static void require_loss(__u32 cwnd, __u32 last_max)
 		last_max);
 }
 
-/* Eight ACKs an RTT for this long; the window at the end must be within a packet and a half. */
+/*
+ * Eight ACKs an RTT for this long, all of whose time counts, but for the first after a loss; the window at the end
+ * must be within a packet and a half.
+ */
 static void run_to(double seconds, double window)
 {
 	__u32 rtt_us = tp->srtt_us >> 3;
+	__u64 us = epoch_us();
 
-	while (epoch_us() < seconds * 1e6)
+	if (!flow_of(tp)->curve_of) {
 		ack(rtt_us / 8, (tp->snd_cwnd + 4) / 8);
+		require_epoch(0);
+	}
+	while (us < seconds * 1e6) {
+		ack(rtt_us / 8, (tp->snd_cwnd + 4) / 8);
+		us += rtt_us / 8;
+		require_epoch(us);
+	}
 	require(__builtin_fabs(tp->snd_cwnd - window) <= 1.5, "cwnd %u after %g s, want %g",
 		tp->snd_cwnd, seconds, window);
 }
@@ -145,10 +165,75 @@ static void check_changes(void)
 	}
 }
 
+/* An ACK so long after the last one, for a segment that left an RTT ago, and what is in flight after it. */
+static void ack_of(__u64 after_us, __u32 rtt_us, __u32 in_flight)
+{
+	tp->rack.rtt_us = rtt_us;
+	tp->packets_out = in_flight;
+	ack(after_us, 1);
+}
+
+/* On a curve a second old, of one subflow or of two. */
+static void start_second(__u32 subflows, __u32 in_flight)
+{
+	start(subflows, 100, 100000);
+	ack_of(0, 100000, 1);
+	ack_of(1000000, 100000, in_flight);
+	require_epoch(1000000);
+}
+
+/* Time in which nothing is in flight does not count. */
+static void check_pauses(__u32 subflows)
+{
+	/* A silence with something in flight is none. */
+	start_second(subflows, 1);
+	ack_of(5000000, 100000, 1);
+	require_epoch(6000000);
+	/* After an ACK of all, what lies between two segments: here the time between their ACKs. */
+	start_second(subflows, 0);
+	ack_of(1, 100000, 0);
+	require_epoch(1000000);
+	ack_of(5000000, 100000, 0);
+	require_epoch(1000000);
+	ack_of(1ULL << 31, 100000, 0);
+	require_epoch(1000000);
+	ack_of((1ULL << 32) + 5000000, 100000, 1);
+	require_epoch(1000000);
+	/* It is over then. */
+	ack_of(5000000, 100000, 1);
+	require_epoch(6000000);
+	/* A slower or a faster ACK: the segments were 400 ms apart, and 550. */
+	start_second(subflows, 0);
+	ack_of(500000, 200000, 1);
+	require_epoch(1100000);
+	start_second(subflows, 0);
+	ack_of(500000, 50000, 1);
+	require_epoch(950000);
+	/* A segment that left no later than the last one: no pause. */
+	start_second(subflows, 0);
+	ack_of(500000, 600000, 1);
+	require_epoch(1500000);
+	start_second(subflows, 0);
+	ack_of(500000, 599999, 1);
+	require_epoch(1499999);
+	/* A curve that is younger than the pause begins with the segment after it. */
+	start(subflows, 100, 100000);
+	ack_of(0, 100000, 0);
+	ack_of(5000000, 100000, 1);
+	require_epoch(100000);
+	/* A loss ends the curve, not the pause; there is nothing to move until the next one. */
+	start_second(subflows, 0);
+	lose();
+	ack_of(5000000, 100000, 1);
+	require_epoch(0);
+}
+
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
 	check_curves();
 	check_changes();
+	check_pauses(1);
+	check_pauses(2);
 
 	/* Fast convergence: a loss below the last one's window gives some of it up. */
 	start(1, 100, 50000);
@@ -168,25 +253,28 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	require_loss(58, 0);
 	require(flow_of(tp)->curve.origin == 58 && !flow_of(tp)->curve.k, "origin %u, k %u",
 		flow_of(tp)->curve.origin, flow_of(tp)->curve.k);
-
-	/* A pause of more than an RTT does not count as time of the curve. */
-	start(1, 100, 100000);
-	ack(0, 1);
-	for (int i = 0; i < 10; i++)
-		ack(100000, 1);
-	require(epoch_us() == 1000000, "%llu us", epoch_us());
-	ack(100001, 1);
-	ack((1ULL << 32) - 1, 1);
-	ack(1ULL << 31, 1);
-	require(epoch_us() == 1000000, "%llu us", epoch_us());
 	return 0;
 }
 
 /* The curve, kept beside the algorithm's. */
 static struct {
 	__u32 subflows; /* that it is for; 0 = none */
-	__u64 us;
+	__s64 us;
+	__s64 quiet_us; /* since the last segment left, if nothing was in flight; 0 otherwise */
 } model;
+
+/* What of the time up to an ACK counts. */
+static void pass(__u32 after_us)
+{
+	__s64 rtt_us = tp->rack.rtt_us, pause_us = 0;
+
+	if (model.quiet_us)
+		pause_us = model.quiet_us + after_us - rtt_us;
+	model.us += after_us;
+	if (pause_us > 0)
+		model.us = model.us - pause_us > rtt_us ? model.us - pause_us : rtt_us;
+	model.quiet_us = tp->packets_out ? 0 : rtt_us;
+}
 
 static void check_ack(__u32 linked, __u32 after_us, __u32 segments)
 {
@@ -196,8 +284,7 @@ static void check_ack(__u32 linked, __u32 after_us, __u32 segments)
 	if (fast > segments)
 		fast = segments;
 	looks = 0;
-	if (after_us <= tp->rack.rtt_us)
-		model.us += after_us;
+	pass(after_us);
 	ack(after_us, segments);
 	if (looks && (n == 1 && alone == ALONE_RENO)) {
 		model.subflows = 0;
@@ -206,7 +293,7 @@ static void check_ack(__u32 linked, __u32 after_us, __u32 segments)
 		model.us = 0;
 	}
 	if (model.subflows)
-		require(epoch_us() == model.us, "%llu us, want %llu", epoch_us(), model.us);
+		require((__s64)epoch_us() == model.us, "%llu us, want %lld", epoch_us(), model.us);
 	require(!!model.subflows == !!flow_of(tp)->curve_of, "a curve for %u, want %u",
 		flow_of(tp)->curve_of, model.subflows);
 	require(tp->snd_cwnd >= before, "cwnd %u from %u", tp->snd_cwnd, before);
@@ -225,7 +312,8 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
 	draw_tunables(&in);
 	slow_start = SLOW_START_STANDARD;
 	while (in.size) {
-		__u32 number = draw_number(&in, 24), before = tp->snd_cwnd;
+		/* 4 seconds at most, so that 400 events are less than the clock's 71 minutes. */
+		__u32 number = draw_number(&in, 22), before = tp->snd_cwnd;
 		__u32 plateau = flow_of(tp)->last_max;
 
 		switch (draw_byte(&in) % 8) {
@@ -246,6 +334,8 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
 			link_only(&connection, linked);
 			break;
 		default:
+			tp->rack.rtt_us = 1 + draw_number(&in, 20);
+			tp->packets_out = draw_byte(&in) % 4;
 			check_ack(linked, number, 1 + number % 100);
 		}
 		if (tp->snd_cwnd > 1000000)

@@ -144,14 +144,16 @@ func Of(name string) (Algorithm, error) {
 	return a, nil
 }
 
-// Decide applies the rule to the subflows that count. Alone are the others, and one that counts as the only one: they
-// have CUBIC (cubic.go), Reno (RFC 5681), or the rule for one subflow.
+// Decide applies the rule to the subflows that count. Alone are the others, and one that counts as the only one of its
+// group: they have CUBIC (cubic.go), Reno (RFC 5681), or the rule for one subflow.
 func (a Algorithm) Decide(subflows []Subflow, set Tunables) []Decision {
 	var paths []Subflow
+	inGroup := map[float64]int{}
 	counts := counting(subflows)
 	for i, s := range subflows {
 		if counts[i] {
 			paths = append(paths, s)
+			inGroup[s.Group]++
 		}
 	}
 	var coupled []Decision
@@ -165,7 +167,7 @@ func (a Algorithm) Decide(subflows []Subflow, set Tunables) []Decision {
 			d, coupled = coupled[0], coupled[1:]
 			d.Counts = true
 		}
-		d.Alone = !d.Counts || len(paths) == 1 && a.alone(set) != "own"
+		d.Alone = !d.Counts || inGroup[s.Group] == 1 && a.alone(set) != "own"
 		if d.Alone {
 			d = a.decideAlone(d, s, set)
 		}

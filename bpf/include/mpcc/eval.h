@@ -42,7 +42,7 @@ static __always_inline void view_given(struct cc_view *v, const struct mpcc_path
 {
 	v->self = *self;
 	look_at_given(v, self, self->group);
-	if (!v->coupled || v->grouped > 1 || v->counting == 1)
+	if (!v->coupled || v->grouped > 1 || v->counting == 1 || !single_sees_all())
 		return;
 	__builtin_memset(v, 0, sizeof(*v));
 	v->self = *self;

@@ -17,6 +17,22 @@ enum { ALONE_CUBIC, ALONE_RENO, ALONE_OWN };
 TUNABLE_PAPER(alone, ALONE_CUBIC, MPCC_PAPER_ALONE,
 	      "cubic|reno|own; the control of a connection with one usable subflow");
 
+/* Whether a subflow that is a group by itself sees all subflows, with which its hook shift compares it. */
+static __always_inline bool single_sees_all(void)
+{
+	return cc_hooks.shift && alone != ALONE_OWN;
+}
+
+/* The view for a decision: of the own group, or of all. */
+static __always_inline void look(struct cc_view *v, const struct tcp_sock *tp)
+{
+	bool all = flow_of(tp)->single && single_sees_all();
+
+	look_at_group(v, tp, all ? MPCC_ANY_GROUP : 0);
+	if (all)
+		v->grouped = 1;
+}
+
 /* The algorithm's rule is for subflows that have others in their group; where it has one for a single one, for that. */
 static __always_inline __u8 rule_for(const struct cc_view *v)
 {
