@@ -203,12 +203,12 @@ static __always_inline void look_at_group(struct cc_view *v, const struct tcp_so
 }
 
 /*
- * The view for a decision: of the own group or, by a subflow that is a group by itself, of all subflows, which its
- * hook shift compares it with.
+ * The view for a decision: of the own group or, by a subflow that is a group by itself, of all subflows, if the
+ * algorithm has a hook shift, which compares it with them.
  */
 static __always_inline void look(struct cc_view *v, const struct tcp_sock *tp)
 {
-	bool single = flow_of(tp)->single;
+	bool single = cc_hooks.shift && flow_of(tp)->single;
 
 	look_at_group(v, tp, single ? MPCC_ANY_GROUP : 0);
 	if (single)
