@@ -1,0 +1,505 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"flag"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mpcc/mpcc/internal/experiment/lab"
+	"github.com/mpcc/mpcc/pkg/mptcp"
+	"github.com/mpcc/mpcc/pkg/telemetry"
+)
+
+var allConditions = flag.Bool("verdicts", false, "TestOwnTimeVerdicts: try all conditions, and print a table")
+
+// condition is a network in which a connection has a subflow for each RTT. They share one queue,
+//
+//	client ══ router ── queue ── server
+//
+// or two, half of them each, or have one each:
+//
+//	client ═ queues ═ router ── server
+//
+// What guesses by addresses until it knows better guesses wrong: subflows that are apart have a remote address in
+// common, and of two that share a queue each has interfaces and addresses of its own. (Of more that share one, all
+// have the same remote address.)
+type condition struct {
+	rate   float64 // of each queue, Mbit/s
+	rtts   []int   // ms, without queues
+	queue  float64 // in bandwidth-delay products of the mean RTT
+	loss   float64 // percent, at random, of each subflow's packets
+	jitter int     // ± ms, of each subflow's packets by themselves; they keep their order
+	cross  string  // TCP connections under cubic, one through each queue: "long", or "bursts" with pauses of about 1 s
+	back   bool    // all delay is on the ways back, which is where subflows see a queue at the most different times
+
+	queues  int  // how many queues
+	changes bool // from that to the other of one queue and a queue each, after a third of the time
+}
+
+func (c condition) String() string {
+	var rtts []string
+	for _, rtt := range c.rtts {
+		rtts = append(rtts, fmt.Sprint(rtt))
+	}
+	s := fmt.Sprintf("%g Mbit/s, %s ms, %g BDP", c.rate, strings.Join(rtts, "/"), c.queue)
+	if c.loss > 0 {
+		s += fmt.Sprintf(", %g %% lost", c.loss)
+	}
+	if c.jitter > 0 {
+		s += fmt.Sprintf(", ± %d ms", c.jitter)
+	}
+	if c.cross != "" {
+		s += ", cross: " + c.cross
+	}
+	if c.back {
+		s += ", queue near"
+	}
+	names := map[bool]string{true: "shared", false: "apart"}
+	switch {
+	case c.changes: // seen after the change
+		return s + ", " + names[c.queues != 1] + " changing to " + names[c.queues == 1]
+	case c.queues == 1 || c.queues == len(c.rtts):
+		return s + ", " + names[c.queues == 1]
+	}
+	return s + fmt.Sprintf(", %d queues", c.queues)
+}
+
+func (c condition) apart() bool { return c.queues == len(c.rtts) }
+
+// bottleneck is a queue's shape, without delay.
+func (c condition) bottleneck() lab.Shape {
+	mean := 0
+	for _, rtt := range c.rtts {
+		mean += rtt
+	}
+	packets := c.rate * 1e3 * float64(mean) / float64(len(c.rtts)) / 8 / 1514
+	return lab.Shape{Rate: uint64(c.rate * 1e6), Queue: max(3, int(math.Round(c.queue*packets)))}
+}
+
+// pass is what a link is that is no bottleneck. A link must not lose its rate on the way.
+func (c condition) pass() lab.Shape {
+	if !c.changes {
+		return lab.Shape{}
+	}
+	return lab.Shape{Rate: uint64(c.rate * 10e6), Queue: 1000}
+}
+
+// access is a subflow's own link.
+func (c condition) access(i int) (there, back lab.Shape) {
+	there = c.pass()
+	if c.apart() {
+		there = c.bottleneck()
+	}
+	delay := time.Duration(c.rtts[i]) * time.Millisecond
+	there.Jitter, there.Loss = time.Duration(c.jitter)*time.Millisecond, c.loss
+	there.Delay = max(delay/2, there.Jitter)
+	if c.back {
+		there.Delay = time.Microsecond
+	}
+	back.Delay = max(delay-there.Delay, time.Microsecond)
+	return there, back
+}
+
+// cores is how many links lead to the server.
+func (c condition) cores() int {
+	if c.apart() {
+		return 1
+	}
+	return c.queues
+}
+
+// core is a link to the server.
+func (c condition) core() lab.Shape {
+	if c.apart() {
+		return c.pass()
+	}
+	return c.bottleneck()
+}
+
+// judged is a connection in a condition, and what was seen of it.
+type judged struct {
+	condition
+	client, server *lab.Host
+	accesses       []*lab.Link
+	links          []*lab.Link // to the server
+	pair
+	rivals  []pair
+	start   time.Time
+	changed time.Time // the time from which the looks count
+	looks   []verdict
+}
+
+// verdict is what one look at one subflow showed.
+type verdict struct {
+	after   time.Duration
+	subflow uint32
+	right   bool
+}
+
+func newJudged(t *testing.T, c condition) *judged {
+	t.Helper()
+	l := newLab(t)
+	n := &judged{condition: c, client: addHost(t, l, "client"), server: addHost(t, l, "server")}
+	var own []lab.MPTCPEndpoint
+	err := l.Together(func() error {
+		var routers []*lab.Host
+		for i := range c.cores() {
+			routers = append(routers, addRouter(t, l, fmt.Sprintf("router-%d", i)))
+			n.links = append(n.links, addLink(t, l, routers[i], n.server, c.core()))
+		}
+		for i := range c.rtts {
+			there, back := c.access(i)
+			link, err := l.Link(n.client, routers[i*len(routers)/len(c.rtts)], lab.LinkOpts{AtoB: there, BtoA: back})
+			if err != nil {
+				return err
+			}
+			n.accesses = append(n.accesses, link)
+			if i > 0 {
+				own = append(own, lab.MPTCPEndpoint{Addr: link.Addr(n.client), Subflow: true})
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	more := lab.MPTCPLimits{Subflows: len(c.rtts) - 1}
+	if c.queues > 1 || len(c.rtts) > 2 {
+		route(t, l)
+		if err := n.client.MPTCP(more, own...); err != nil {
+			t.Fatal(err)
+		}
+		if err := n.server.MPTCP(more); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	second, err := n.links[0].AddAddrs(n.server, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	route(t, l)
+	accept(t, n.client)
+	announce(t, n.server, second[0])
+	return n
+}
+
+// run opens the connection, and what competes with it.
+func (n *judged) run(t *testing.T, cc string) {
+	t.Helper()
+	addr := n.links[0].Addr(n.server)
+	local := n.accesses[0].Addr(n.client)
+	if n.queues == 1 && len(n.rtts) == 2 {
+		// The client joins the address that it hears of by its first interface.
+		local = n.accesses[1].Addr(n.client)
+	}
+	n.pair = connect(t, n.client, n.server, addr, mptcp.Options{CC: cc, Local: local}, "")
+	n.stream()
+	n.join(t, len(n.rtts))
+	for i := range n.queues {
+		if n.cross == "" {
+			break
+		}
+		local := n.accesses[i*len(n.rtts)/n.queues].Addr(n.client)
+		p := connect(t, n.client, n.server, addr, mptcp.Options{CC: "cubic", TCP: true, Local: local}, "cubic")
+		n.rivals = append(n.rivals, p)
+		if n.cross == "long" {
+			p.stream()
+		} else {
+			p.drain()
+			go p.bursts(int(n.rate*1e6/8*0.3), rand.New(rand.NewPCG(1, uint64(i))))
+		}
+	}
+	n.start = time.Now()
+	n.changed = n.start
+}
+
+// bursts sends so many bytes at a time, with pauses of 0.5 to 1.5 s, until close.
+func (p pair) bursts(bytes int, random *rand.Rand) {
+	for content := make([]byte, bytes); ; time.Sleep(500*time.Millisecond + time.Duration(random.Int64N(1e9))) {
+		if _, err := p.client.Write(content); err != nil {
+			return
+		}
+	}
+}
+
+// change makes one queue of a queue each, or the other way round.
+func (n *judged) change(t *testing.T) {
+	t.Helper()
+	n.queues = 1 + len(n.rtts) - n.queues
+	for i, link := range n.accesses {
+		there, _ := n.access(i)
+		if err := link.Set(lab.AtoB, there); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := n.links[0].Set(lab.AtoB, n.core()); err != nil {
+		t.Fatal(err)
+	}
+	n.changed = time.Now()
+	n.looks = nil
+}
+
+// look notes each subflow's verdict: under dwc the coupling that mpcc shows is how many subflows share its queue.
+func (n *judged) look(subflows []telemetry.Subflow) {
+	for _, f := range subflows {
+		if f.NetnsName == n.client.Namespace() && f.CC == "dwc" {
+			right := int(f.Coupling) == len(n.rtts)/n.queues
+			n.looks = append(n.looks, verdict{time.Since(n.changed), f.SubflowID, right})
+		}
+	}
+}
+
+// right is the share of right looks between two times.
+func (n *judged) right(from, to time.Duration) float64 {
+	right, all := 0., 0.
+	for _, v := range n.looks {
+		if v.after >= from && v.after < to {
+			all++
+			if v.right {
+				right++
+			}
+		}
+	}
+	return right / all
+}
+
+// decided is when the last subflow was first right.
+func (n *judged) decided() time.Duration {
+	first := map[uint32]time.Duration{}
+	for _, v := range n.looks {
+		if _, ok := first[v.subflow]; v.right && !ok {
+			first[v.subflow] = v.after
+		}
+	}
+	if len(first) < len(n.rtts) {
+		return math.MaxInt64
+	}
+	last := time.Duration(0)
+	for _, at := range first {
+		last = max(last, at)
+	}
+	return last
+}
+
+// watch runs conditions side by side for some time, and looks at them twice a second.
+func watch(t *testing.T, conditions []condition, total time.Duration) (nets []*judged) {
+	t.Helper()
+	source, err := telemetry.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer source.Close()
+	for _, c := range conditions {
+		nets = append(nets, newJudged(t, c))
+	}
+	for _, n := range nets {
+		n.run(t, "dwc")
+	}
+	changed := false
+	for start := time.Now(); time.Since(start) < total; time.Sleep(500 * time.Millisecond) {
+		if !changed && time.Since(start) > total/3 {
+			changed = true
+			for _, n := range nets {
+				if n.changes {
+					n.change(t)
+				}
+			}
+		}
+		s, err := source.Read(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, n := range nets {
+			n.look(s.Subflows)
+		}
+	}
+	return nets
+}
+
+// Which subflows share a bottleneck, as `couple=shared` finds out from their RTTs (bpf/include/mpcc/bottleneck.h). From
+// 10 s on most looks have to be right.
+func TestOwnTimeVerdicts(t *testing.T) {
+	load(t, "dwc")
+	if *allConditions {
+		verdictTable(t)
+		return
+	}
+	for _, n := range watch(t, []condition{
+		{rate: 10, rtts: []int{10, 250}, queue: 0.5, queues: 1, back: true},
+		{rate: 10, rtts: []int{40, 60}, queue: 1, queues: 1, loss: 0.5},
+		{rate: 8, rtts: []int{30, 50}, queue: 1, queues: 2},
+		{rate: 6, rtts: []int{20, 100}, queue: 1, queues: 2, loss: 0.5},
+	}, 26*time.Second) {
+		right := n.right(10*time.Second, math.MaxInt64)
+		t.Logf("%v: %.2f of the looks are right", n, right)
+		if !(right > 0.7) {
+			t.Errorf("%v: %.2f of the looks are right", n, right)
+		}
+	}
+}
+
+// say prints a line of a table.
+func say(format string, args ...any) { fmt.Fprintf(os.Stdout, format+"\n", args...) }
+
+// verdictTable prints what comes of many conditions, 30 s each, and what the errors cost.
+func verdictTable(t *testing.T) {
+	say("| condition | 2 s | 5 s | 10 s | 20 s | from 10 s on | last subflow right, s | Mbit/s |\n|---|---|---|---|---|---|---|---|")
+	var all, count [2]float64
+	for _, batch := range conditionTable {
+		t.Run("conditions", func(t *testing.T) {
+			for _, n := range watch(t, batch, 30*time.Second) {
+				row := fmt.Sprintf("| %v |", n)
+				for _, at := range []time.Duration{2, 5, 10, 20} {
+					row += fmt.Sprintf(" %.0f |", 100*n.right((at-1)*time.Second, (at+1)*time.Second))
+				}
+				late := n.right(10*time.Second, math.MaxInt64)
+				first := "never"
+				if at := n.decided(); at < math.MaxInt64 {
+					first = fmt.Sprintf("%.1f", at.Seconds())
+				}
+				say("%s %.0f | %s | %.1f |", row, 100*late, first, mbits(n.pair, 0, n.start))
+				kind := min(n.queues-1, 1)
+				all[kind] += late
+				count[kind]++
+			}
+		})
+	}
+	say("\nright from 10 s on: %.1f %% of the looks where one queue is shared, %.1f %% elsewhere\n",
+		100*all[0]/count[0], 100*all[1]/count[1])
+
+	say("| condition | control | couple | Mbit/s | of cubic's | of the rival's |\n|---|---|---|---|---|---|")
+	loaded := map[string]bool{"dwc": true, "cubic": true}
+	for _, batch := range priceTable {
+		t.Run("prices", func(t *testing.T) { prices(t, batch, loaded) })
+	}
+}
+
+// mbits is what a connection has received since a time at which it had received so much.
+func mbits(p pair, before int64, since time.Time) float64 {
+	return float64(p.received.Load()-before) * 8 / 1e6 / time.Since(since).Seconds()
+}
+
+// priced is a connection of which the goodput is of interest.
+type priced struct {
+	condition
+	cc, couple string
+}
+
+// prices prints what connections side by side carry from 5 s to 40 s, and what that is of the first one's.
+func prices(t *testing.T, batch []priced, loaded map[string]bool) {
+	var nets []*judged
+	for _, p := range batch {
+		nets = append(nets, newJudged(t, p.condition))
+	}
+	for i, p := range batch {
+		if p.couple != "" {
+			verb := map[bool]string{true: "switch", false: "load"}[loaded[p.cc]]
+			mpcc(t, verb, p.cc, "--set", "couple="+p.couple)
+			loaded[p.cc] = true
+		}
+		nets[i].run(t, p.cc)
+	}
+	time.Sleep(5 * time.Second)
+	start := time.Now()
+	var before, rivals []int64
+	for _, n := range nets {
+		before = append(before, n.received.Load())
+		for _, rival := range n.rivals {
+			rivals = append(rivals, rival.received.Load())
+		}
+	}
+	time.Sleep(35 * time.Second)
+	first := mbits(nets[0].pair, before[0], start)
+	for i, p := range batch {
+		got := mbits(nets[i].pair, before[i], start)
+		row := fmt.Sprintf("| %v | %s | %s | %.2f |", p.condition, p.cc, p.couple, got)
+		if p.cross == "" {
+			say("%s %.2f | |", row, got/first)
+		} else {
+			say("%s | %.2f |", row, got/mbits(nets[i].rivals[0], rivals[i], start))
+		}
+	}
+}
+
+// conditionTable has in each batch about as much traffic as a VM in its own time carries.
+var conditionTable = [][]condition{
+	{
+		{rate: 10, rtts: []int{20, 20}, queue: 1, queues: 1},
+		{rate: 10, rtts: []int{20, 20}, queue: 1, queues: 2},
+		{rate: 10, rtts: []int{40, 60}, queue: 5, queues: 1},
+		{rate: 10, rtts: []int{40, 60}, queue: 5, queues: 2},
+	}, {
+		{rate: 10, rtts: []int{10, 100}, queue: 1, queues: 1},
+		{rate: 10, rtts: []int{10, 100}, queue: 1, queues: 2},
+		{rate: 10, rtts: []int{20, 20}, queue: 0.2, queues: 1},
+		{rate: 10, rtts: []int{20, 20}, queue: 0.2, queues: 2},
+	}, {
+		{rate: 10, rtts: []int{40, 60}, queue: 1, queues: 1, loss: 0.5},
+		{rate: 10, rtts: []int{40, 60}, queue: 1, queues: 2, loss: 0.5},
+		{rate: 6, rtts: []int{20, 30}, queue: 1, queues: 1, loss: 2},
+		{rate: 6, rtts: []int{20, 30}, queue: 1, queues: 2, loss: 2},
+	}, {
+		{rate: 10, rtts: []int{60, 60}, queue: 1, queues: 1, jitter: 30},
+		{rate: 10, rtts: []int{60, 60}, queue: 1, queues: 2, jitter: 30},
+		{rate: 10, rtts: []int{50, 100}, queue: 1, queues: 1, jitter: 5},
+		{rate: 10, rtts: []int{50, 100}, queue: 1, queues: 2, jitter: 5},
+	}, {
+		{rate: 10, rtts: []int{20, 60}, queue: 1, queues: 1, cross: "long"},
+		{rate: 10, rtts: []int{20, 60}, queue: 1, queues: 2, cross: "long"},
+		{rate: 10, rtts: []int{20, 60}, queue: 1, queues: 1, cross: "bursts"},
+		{rate: 10, rtts: []int{20, 60}, queue: 1, queues: 2, cross: "bursts"},
+	}, {
+		{rate: 10, rtts: []int{5, 300}, queue: 0.5, queues: 1},
+		{rate: 10, rtts: []int{5, 300}, queue: 0.5, queues: 2},
+		{rate: 5, rtts: []int{300, 300}, queue: 1, queues: 1},
+		{rate: 5, rtts: []int{300, 300}, queue: 1, queues: 2},
+		{rate: 10, rtts: []int{10, 250}, queue: 0.5, queues: 1, back: true},
+	}, {
+		{rate: 10, rtts: []int{20, 40}, queue: 1, queues: 2, changes: true},
+		{rate: 10, rtts: []int{20, 40}, queue: 1, queues: 1, changes: true},
+		{rate: 10, rtts: []int{20, 30, 40, 50}, queue: 1, queues: 2},
+	}, {
+		{rate: 10, rtts: []int{20, 30, 40, 50}, queue: 1, queues: 1},
+		{rate: 8, rtts: []int{20, 30, 40, 50}, queue: 1, queues: 4},
+		{rate: 10, rtts: []int{20, 40, 60}, queue: 1, queues: 1},
+	}, {
+		{rate: 50, rtts: []int{20, 80}, queue: 1, queues: 1},
+	}, {
+		{rate: 40, rtts: []int{20, 80}, queue: 1, queues: 2},
+	}, {
+		{rate: 100, rtts: []int{20, 40}, queue: 1, queues: 1},
+	}, {
+		{rate: 50, rtts: []int{5, 5}, queue: 2, queues: 1},
+	}, {
+		{rate: 50, rtts: []int{5, 5}, queue: 2, queues: 2},
+	},
+}
+
+var (
+	apart6   = condition{rate: 6, rtts: []int{20, 40}, queue: 1, queues: 2}
+	lossy    = condition{rate: 6, rtts: []int{40, 60}, queue: 1, queues: 2, loss: 0.5}
+	besideIt = condition{rate: 10, rtts: []int{40, 40}, queue: 1, queues: 1, cross: "long"}
+)
+
+// priceTable has the yardstick first where there is no rival.
+var priceTable = [][]priced{
+	{{apart6, "cubic", ""}, {apart6, "dwc", "shared"}, {apart6, "lia", "shared"}, {apart6, "lia", "always"}},
+	{{besideIt, "cubic", ""}, {besideIt, "dwc", "shared"}, {besideIt, "lia", "shared"}, {besideIt, "lia", "always"}},
+	{{besideIt, "dwc", "always"}, {besideIt, "olia", "shared"}, {besideIt, "olia", "always"}, {besideIt, "balia", "shared"}},
+	{{apart6, "cubic", ""}, {apart6, "olia", "shared"}, {apart6, "olia", "always"}, {apart6, "balia", "shared"}},
+	{{besideIt, "coupled", "shared"}, {besideIt, "ewtcp", "shared"}, {besideIt, "dts", "shared"}, {besideIt, "mpcubic", "shared"}},
+	{{apart6, "cubic", ""}, {apart6, "coupled", "shared"}, {apart6, "ewtcp", "shared"}, {apart6, "dts", "shared"}},
+	{{besideIt, "dtsx", "shared"}, {besideIt, "ecmtcp", "shared"}, {besideIt, "wvegas", "shared"}, {besideIt, "cdd", "shared"}},
+	{{apart6, "cubic", ""}, {apart6, "mpcubic", "shared"}, {apart6, "ecmtcp", "shared"}, {apart6, "wvegas", "shared"}},
+	{{lossy, "cubic", ""}, {lossy, "dwc", "shared"}, {lossy, "lia", "shared"}, {lossy, "lia", "always"}},
+}
