@@ -303,6 +303,33 @@ static void check_walk(struct input *in)
 	}
 }
 
+/* A subflow in a group by itself decides as the only one of a connection, but for the part that a shift leaves it. */
+int LLVMFuzzerInitialize(int *argc, char ***argv)
+{
+	for (alone = ALONE_CUBIC; alone <= ALONE_OWN; alone++) {
+		struct mpcc_decision only;
+
+		memset(&eval, 0, sizeof(eval));
+		for (__u32 i = 0; i < 2; i++)
+			eval.paths[i] = (struct mpcc_path){
+				.cwnd = 40 + i,
+				.srtt_us8 = 50000 << 3,
+				.base_rtt_us = 40000,
+				.group = i,
+			};
+		eval.count = 1;
+		decide_given();
+		check_decisions();
+		only = eval.decisions[0];
+		eval.count = 2;
+		decide_given();
+		check_decisions();
+		if (!cc_hooks.shift || alone == ALONE_OWN)
+			require_alike(&eval.decisions[0], &only, 0);
+	}
+	return 0;
+}
+
 int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
 {
 	struct input in = { bytes, size };
