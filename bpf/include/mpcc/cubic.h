@@ -116,13 +116,19 @@ static __always_inline void skip_pause(struct mpcc_flow *flow, const struct tcp_
 }
 
 /* Has the curve see only a part of the time since the last decision, and of the segments. */
-static __always_inline void slow_curve(struct mpcc_flow *flow, struct mpcc_num part, __u32 since_us)
+static __always_inline void slow_curve(struct mpcc_flow *flow, struct mpcc_num part, __u32 now_us,
+				       __u32 since_us)
 {
+	__u32 age_us = elapsed_us(now_us, flow->curve.began_us);
 	__u64 part_q16 = num_to_fixed(part, 16);
 
 	if (part_q16 >= 1 << 16)
 		return;
-	flow->curve.began_us += (__u32)(since_us * ((1 << 16) - part_q16) >> 16);
+	/* It may have begun later than that, or a pause may have moved its begin. */
+	if (since_us > age_us)
+		since_us = age_us;
+	age_us -= since_us * ((1 << 16) - part_q16) >> 16;
+	flow->curve.began_us = elapsed_us(now_us, age_us);
 	flow->curve.acked = flow->curve.acked * part_q16 >> 16;
 }
 

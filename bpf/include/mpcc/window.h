@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* From a decision to the congestion window: the rule or Reno's, and the window's fraction of a packet. */
+/* From a decision to the congestion window: the rule, CUBIC or Reno, and the window's fraction of a packet. */
 #ifndef MPCC_WINDOW_H
 #define MPCC_WINDOW_H
 
@@ -8,7 +8,7 @@
 #include "tunable.h"
 #include "view.h"
 
-/* What a paper that does not speak of a single subflow comes to there. */
+/* Most papers' rules come to Reno for a single subflow; an algorithm whose paper has another defines this. */
 #ifndef MPCC_PAPER_ALONE
 #define MPCC_PAPER_ALONE "reno"
 #endif
@@ -33,7 +33,10 @@ static __always_inline void look(struct cc_view *v, const struct tcp_sock *tp)
 		v->grouped = 1;
 }
 
-/* The algorithm's rule is for subflows that have others in their group; where it has one for a single one, for that. */
+/*
+ * Which control a subflow has, as one of the words above; own is the algorithm's rule, which every subflow has that
+ * is not by itself in its group.
+ */
 static __always_inline __u8 rule_for(const struct cc_view *v)
 {
 	if (!v->coupled)
@@ -41,7 +44,7 @@ static __always_inline __u8 rule_for(const struct cc_view *v)
 	return v->grouped > 1 ? ALONE_OWN : alone;
 }
 
-/* What part of its growth alone a subflow has. */
+/* The part of its growth alone that a subflow by itself keeps beside others, for the hook shift. */
 static __always_inline struct mpcc_num part_of_growth(struct cc_view *v)
 {
 	struct mpcc_num part = num_of(1);
@@ -246,7 +249,8 @@ static __noinline int decide(struct sock *sk)
 	flow->decided_us = now_us;
 	if (rule == ALONE_CUBIC) {
 		if (flow->curve_of)
-			slow_curve(flow, part_of_growth(&v), elapsed_us(now_us, decided_us));
+			slow_curve(flow, part_of_growth(&v), now_us,
+				   elapsed_us(now_us, decided_us));
 		flow->step_q40 = cubic_step(flow, tp);
 		return 0;
 	}
