@@ -66,7 +66,7 @@ func TestPlainTCPIsTheKernels(t *testing.T) {
 // at once, would take the window to the hundreds within milliseconds.
 func TestOwnTimeWindowStaysWhenASiblingLeaves(t *testing.T) {
 	const (
-		settle = 6 * time.Second
+		settle = 14 * time.Second // to the first losses: until then CUBIC grows by a twentieth an RTT
 		watch  = 3 * time.Second
 		span   = 500 * time.Millisecond
 		most   = 20 // packets in a span
