@@ -190,6 +190,11 @@ vm-shell: ## Open a shell in such a VM (KERNEL=6.12)
 selftests: deps ## Run the kernel's MPTCP selftests with each congestion control (CC="cubic lia", KERNEL=6.12)
 	go run ./test/kernels/cmd/selftests -kernel $(KERNEL) $(CC)
 
+.PHONY: verdicts
+verdicts: deps ## Print how well couple=shared tells shared bottlenecks, in many conditions, and what its errors cost
+	go run ./test/kernels/cmd/vm run -own-time -kernel $(KERNEL) /usr/bin/e2e.test -test.run '^TestOwnTimeVerdicts$$' \
+		-test.timeout 2h -verdicts
+
 .PHONY: test
 test: deps build check-generated lint unit fuzz vm ## Run every check and test
 

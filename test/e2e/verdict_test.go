@@ -14,9 +14,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mpcc/mpcc/bpf/obj"
 	"github.com/mpcc/mpcc/internal/experiment/lab"
+	"github.com/mpcc/mpcc/loader"
 	"github.com/mpcc/mpcc/pkg/mptcp"
-	"github.com/mpcc/mpcc/pkg/telemetry"
 )
 
 var allConditions = flag.Bool("verdicts", false, "TestOwnTimeVerdicts: try all conditions, and print a table")
@@ -133,6 +134,7 @@ type judged struct {
 	links          []*lab.Link // to the server
 	pair
 	rivals  []pair
+	token   uint32
 	start   time.Time
 	changed time.Time // the time from which the looks count
 	looks   []verdict
@@ -205,6 +207,11 @@ func (n *judged) run(t *testing.T, cc string) {
 	n.pair = connect(t, n.client, n.server, addr, mptcp.Options{CC: cc, Local: local}, "")
 	n.stream()
 	n.join(t, len(n.rtts))
+	info, err := mptcp.ReadInfo(n.pair.client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.token = info.Token
 	for i := range n.queues {
 		if n.cross == "" {
 			break
@@ -250,11 +257,12 @@ func (n *judged) change(t *testing.T) {
 }
 
 // look notes each subflow's verdict: under dwc the coupling that mpcc shows is how many subflows share its queue.
-func (n *judged) look(subflows []telemetry.Subflow) {
+func (n *judged) look(subflows map[uint64]obj.MapsMpccSubflow) {
 	for _, f := range subflows {
-		if f.NetnsName == n.client.Namespace() && f.CC == "dwc" {
-			right := int(f.Coupling) == len(n.rtts)/n.queues
-			n.looks = append(n.looks, verdict{time.Since(n.changed), f.SubflowID, right})
+		if f.Token == n.token {
+			coupling := math.Ldexp(float64(f.Coupling.Value.M), int(f.Coupling.Value.E))
+			right := coupling == float64(len(n.rtts)/n.queues)
+			n.looks = append(n.looks, verdict{time.Since(n.changed), f.SubflowId, right})
 		}
 	}
 }
@@ -291,14 +299,16 @@ func (n *judged) decided() time.Duration {
 	return last
 }
 
-// watch runs conditions side by side for some time, and looks at them twice a second.
+// watch runs conditions side by side for some time, and looks at them twice a second. It reads the map that `mpcc
+// status` reads: what takes the VM's only CPU for 20 ms, as mpcc or package telemetry would, is a delay that all subflows
+// see at the same time, as if they shared a queue.
 func watch(t *testing.T, conditions []condition, total time.Duration) (nets []*judged) {
 	t.Helper()
-	source, err := telemetry.Open()
+	shared, err := loader.OpenMaps()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer source.Close()
+	defer shared.Close()
 	for _, c := range conditions {
 		nets = append(nets, newJudged(t, c))
 	}
@@ -315,12 +325,12 @@ func watch(t *testing.T, conditions []condition, total time.Duration) (nets []*j
 				}
 			}
 		}
-		s, err := source.Read(t.Context())
+		subflows, err := loader.Read[uint64, obj.MapsMpccSubflow](shared, loader.MapSubflows)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, n := range nets {
-			n.look(s.Subflows)
+			n.look(subflows)
 		}
 	}
 	return nets
@@ -335,12 +345,14 @@ func TestOwnTimeVerdicts(t *testing.T) {
 		return
 	}
 	for _, n := range watch(t, []condition{
-		{rate: 10, rtts: []int{40, 60}, queue: 5, queues: 1},
+		{rate: 10, rtts: []int{10, 100}, queue: 1, queues: 1},
+		{rate: 10, rtts: []int{20, 60}, queue: 1, queues: 1, cross: "bursts"},
+		{rate: 8, rtts: []int{30, 50}, queue: 1, queues: 2},
 		{rate: 6, rtts: []int{20, 100}, queue: 1, queues: 2, loss: 0.5},
 	}, 26*time.Second) {
 		right := n.right(10*time.Second, math.MaxInt64)
 		t.Logf("%v: %.2f of the looks are right", n, right)
-		if !(right > 0.7) {
+		if !(right > 0.5) {
 			t.Errorf("%v: %.2f of the looks are right", n, right)
 		}
 	}
