@@ -187,7 +187,7 @@ var Entries = []Entry{
 		Coupling: "weight",
 		State:    "base RTT, samples, alpha, smallest queue",
 		Good:     "short queues where everybody uses delay",
-		Bad:      "bottlenecks shared with loss-based TCP: it backs off and starves",
+		Bad:      "bottlenecks shared with loss-based TCP, where it starves, and paths with jitter, which it takes for a queue",
 	},
 	{
 		Kind: Sched, Name: "blest",
