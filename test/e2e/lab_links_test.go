@@ -238,7 +238,8 @@ func TestNetlabJitterKeepsOrder(t *testing.T) {
 		}
 		low, high := back[n/10].rtt, back[n*9/10].rtt
 		t.Logf("reorder %v, one each %v: %d overtaken, RTT %v to %v but for a tenth at either end", step.shape.Reorder, step.gap, late, low, high)
-		if step.shape.Reorder != (late > n/10) || !step.shape.Reorder && late > 0 {
+		// A busy machine has the sender change its CPU, and a datagram or two overtake others before the link.
+		if step.shape.Reorder != (late > n/10) || !step.shape.Reorder && late > n/50 {
 			t.Errorf("reorder %v: %d of %d were overtaken", step.shape.Reorder, late, n)
 		}
 		if back[0].rtt < 20*time.Millisecond || high-low < time.Millisecond {

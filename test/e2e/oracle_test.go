@@ -98,14 +98,14 @@ func readOracle(t *testing.T, results *ebpf.Map, conn *net.TCPConn) (r oracleRes
 //
 // What is left between them: the kernel works its step out once a jiffy, of 4 ms, at most, and not for 31 ms where the
 // window stands; ours once a millisecond. Each rounds time as it counts it. So the window is a packet ahead or behind
-// for a while, and more where it grows by many packets an RTT. Loss events depend on nothing of that, and there both
-// say the same to the packet.
+// for a while, and dozens where a busy machine holds ACKs up and they come together; the mean tells a wrong rule. Loss
+// events depend on nothing of that, and there both say the same to the packet.
 func TestAloneIsTheKernelsCubic(t *testing.T) {
 	const (
 		lasts     = 45 * time.Second
-		mostApart = 8    // packets
-		meanApart = 0.01 // of the window
-		equalRTTs = 0.95 // the others are of ACKs for segments out of order
+		meanApart = 0.015 // of the window; twice C has 0.027 and 0.056 in two conditions, no Reno region 0.06 and 0.13
+		slowStart = 8     // packets apart where it is left
+		equalRTTs = 0.95  // the others are of ACKs for segments out of order
 		leastACKs = 1000
 	)
 	conditions := map[string]struct {
@@ -144,16 +144,13 @@ func TestAloneIsTheKernelsCubic(t *testing.T) {
 		if r.ACKs < leastACKs || r.Losses < 2 {
 			t.Fatalf("%d ACKs and %d loss events prove nothing", r.ACKs, r.Losses)
 		}
-		if r.MostPackets > mostApart {
-			t.Errorf("%d packets apart, want at most %d", r.MostPackets, mostApart)
-		}
 		if mean := float64(r.SumPPM) / acks / 1e6; mean > meanApart {
 			t.Errorf("apart by %.4f of the window on average, want at most %g", mean, meanApart)
 		}
 		if r.MostAfterLoss > 0 || r.MostLastMax > 0 {
 			t.Errorf("%d packets apart after a loss event and %d in what is remembered of it", r.MostAfterLoss, r.MostLastMax)
 		}
-		if d := int(r.LeftSlowStart) - int(r.OursLeftSlowStart); d*d > mostApart*mostApart {
+		if d := int(r.LeftSlowStart) - int(r.OursLeftSlowStart); d*d > slowStart*slowStart {
 			t.Errorf("left slow start at %d packets, the kernel at %d", r.OursLeftSlowStart, r.LeftSlowStart)
 		}
 		if float64(r.EqualRTTs) < equalRTTs*float64(r.RTTs) {
