@@ -107,7 +107,7 @@ func checkMoving(t *testing.T, n twoPaths, p pair) {
 			k0, k1 := before[f.Local], after[f.Local]
 			if k0.SSThreshPkts == 0 || k0.CwndPkts < k0.SSThreshPkts+2 || k0.SSThreshPkts != k1.SSThreshPkts ||
 				k0.BytesRetrans != k1.BytesRetrans || k1.CwndPkts < k0.CwndPkts || k0.BytesAcked == k1.BytesAcked ||
-				f.Ssthresh == nil || *f.Ssthresh != k0.SSThreshPkts {
+				f.Ssthresh == nil || *f.Ssthresh != k0.SSThreshPkts || f.Cwnd < *f.Ssthresh {
 				continue
 			}
 			path := n.path(t, f.Local.Addr())
