@@ -14,11 +14,13 @@ ALL_CORES := --no-print-directory -j$(shell nproc)
 export PATH := $(CURDIR)/.cache/go/bin:$(PATH)
 # The same static binaries everywhere, with a C compiler at hand or not; only the race detector needs one.
 export CGO_ENABLED := 0
+# The same flags everywhere, so that nothing is compiled twice. Debuggers do without the tests; vet is a part of lint.
+export GOFLAGS := -trimpath -ldflags=-w -vet=off $(GOFLAGS)
 
 VERSION := $(shell git describe --always --dirty 2>/dev/null)
 PREFIX ?= /usr/local
 KERNEL ?= 6.12
-FUZZ_SECONDS ?= 3
+FUZZTIME ?= 2s
 
 # sudo would drop the fetched Go from PATH.
 SUDO := $(if $(filter-out 0,$(shell id -u)),sudo -E env PATH=$(PATH))
@@ -45,15 +47,17 @@ OBJECTS := $(addprefix $(OUT)/, \
 	$(patsubst bpf/sched/%.bpf.c,bpf/obj/sched-%.o,$(wildcard bpf/sched/*.bpf.c)) \
 	$(patsubst bpf/sched/%.bpf.c,bpf/obj/sched-%-native.o,$(wildcard bpf/sched/*.bpf.c)) \
 	$(patsubst test/bench/cc/%.bpf.c,test/bench/%.o,$(wildcard test/bench/cc/*.bpf.c)) \
-	$(patsubst test/e2e/bpf/%.bpf.c,test/e2e/%.o,$(wildcard test/e2e/bpf/*.bpf.c)))
+	$(patsubst test/e2e/bpf/%.bpf.c,test/e2e/%.o,$(wildcard test/e2e/bpf/*.bpf.c)) \
+	test/e2e/roomy.o)
 MAP_TYPES := mpcc_subflow mpcc_total_key mpcc_total mpcc_counter_set mpcc_energy_key mpcc_energy_profile \
-	mpcc_sched_connection mpcc_sched_total_key mpcc_sched_total mpcc_sched_counter_set
+	mpcc_sched_connection mpcc_sched_total_key mpcc_sched_total mpcc_sched_counter_set \
+	mpcc_path_rule mpcc_path_use
 
 # The objects have to be the same on any machine: no paths of it, no compiler's version, and of what -g adds only
 # BTF.
 define compile
 	@mkdir -p $(@D)
-	$(CLANG) -target bpfel $(BPF_CFLAGS) -fno-ident -fdebug-prefix-map=$(CURDIR)=. -fdebug-compilation-dir=. -c $< -o $@
+	$(CLANG) -target bpfel $(BPF_CFLAGS) -fno-ident '-fdebug-prefix-map=$(CURDIR)=.' -fdebug-compilation-dir=. -c $< -o $@
 	@llvm-strip-19 -g $@
 endef
 
@@ -69,13 +73,28 @@ $(OUT)/test/bench/%.o: test/bench/cc/%.bpf.c $(HEADERS)
 $(OUT)/test/e2e/oracle.o: bpf/cc/lia.bpf.c
 $(OUT)/test/e2e/%.o: test/e2e/bpf/%.bpf.c $(HEADERS)
 	$(compile)
-$(OUT)/bpf/obj/maps_bpfel.go: bpf/maps.bpf.c $(HEADERS)
+# What `mpcc new sched roomy` writes.
+.cache/template/roomy.bpf.c: bpf/template/sched/NAME.bpf.c
+	@mkdir -p $(@D)
+	sed s/NAME/roomy/g $< >$@
+$(OUT)/test/e2e/roomy.o: .cache/template/roomy.bpf.c $(HEADERS)
+	$(compile)
+# The Go types of a source, and what it compiles to: $(call bpf2go,NAME,TYPES).
+define bpf2go
 	@mkdir -p $(@D)
 	go tool bpf2go -cc $(CLANG) -strip llvm-strip-19 -target bpfel -output-dir $(@D) -go-package obj \
-		$(addprefix -type ,$(MAP_TYPES)) Maps $< -- $(BPF_CFLAGS)
+		$(addprefix -type ,$(2)) $(1) $< -- $(BPF_CFLAGS) -fno-ident
+endef
+
+$(OUT)/bpf/obj/maps_bpfel.go: bpf/maps.bpf.c $(HEADERS)
+	$(call bpf2go,Maps,$(MAP_TYPES))
+$(OUT)/bpf/obj/sockets_bpfel.go: bpf/sockets.bpf.c $(HEADERS)
+	$(call bpf2go,Sockets,mpcc_socket)
+$(OUT)/bpf/obj/use_bpfel.go: bpf/use.bpf.c $(HEADERS)
+	$(call bpf2go,Use)
 
 .PHONY: objects
-objects: $(OBJECTS) $(OUT)/bpf/obj/maps_bpfel.go ## Compile the BPF programs that have changed
+objects: $(OBJECTS) $(addprefix $(OUT)/bpf/obj/,maps_bpfel.go sockets_bpfel.go use_bpfel.go) ## Compile the BPF programs that have changed
 
 .PHONY: generate
 generate: ## Write all generated files: BPF objects, their Go types, tables, docs
@@ -85,14 +104,25 @@ generate: ## Write all generated files: BPF objects, their Go types, tables, doc
 	go run ./docs/gen >docs/algorithms.md
 	go run ./docs/gen/results
 	go run ./docs/gen/scenarios
+	go run ./docs/gen/config
+	go run ./docs/gen/simulated
+	go run ./docs/gen/choose
+	go run ./docs/gen/reliability
 
 .PHONY: check-generated
 check-generated: ## Fail if a generated file is not what its sources give
 	@diff bpf/include/mpcc/logistic.h <(go run ./bpf/gen | clang-format-19)
 	@diff docs/algorithms.md <(go run ./docs/gen)
-	@mkdir -p docs/results/plots && go run ./docs/gen/results -out .cache/docs && \
-		diff docs/results.md .cache/docs/results.md && diff -rq docs/results/plots .cache/docs/results/plots || \
+	@mkdir -p .cache/docs && go run ./docs/gen/choose -out .cache/docs/choose.md && diff docs/choose.md .cache/docs/choose.md || \
+		{ echo "docs/choose.md is not what internal/choose gives: run make generate and commit" >&2; exit 1; }
+	@rm -rf .cache/docs/verified && mkdir -p .cache/docs/verified && go run ./docs/gen/reliability -out .cache/docs/verified && \
+		diff docs/reliability.md .cache/docs/verified/reliability.md && diff docs/performance.md .cache/docs/verified/performance.md || \
+		{ echo "docs/reliability.md or docs/performance.md is not what the records and the sources give: run make generate and commit" >&2; exit 1; }
+	@rm -rf .cache/docs/results && go run ./docs/gen/results -out .cache/docs && \
+		diff docs/results.md .cache/docs/results.md && diff -rq -x '*.json' -x '*.csv' docs/results .cache/docs/results || \
 		{ echo "docs/results.md is not what docs/results gives: run make generate and commit" >&2; exit 1; }
+	@go run ./docs/gen/simulated -out .cache/docs/simulator.md && diff docs/simulator.md .cache/docs/simulator.md || \
+		{ echo "docs/simulator.md is not what docs/results gives: run make generate and commit" >&2; exit 1; }
 	@rm -rf .cache/objects && $(MAKE) $(ALL_CORES) objects OUT=.cache/objects >/dev/null
 	@for folder in bpf/obj test/bench test/e2e; do \
 		diff <(cd $$folder && sha256sum *.o *_bpfel.go 2>/dev/null) <(cd .cache/objects/$$folder && sha256sum *.o *_bpfel.go 2>/dev/null) || \
@@ -117,33 +147,41 @@ fmt: ## Format all C and Go
 	gofmt -w $(GO_FILES)
 
 .PHONY: lint
-lint: ## Check formatting, licence lines, Go code and the public API
+lint: ## Check formatting, licence lines, Go code, known vulnerabilities, Kubernetes manifests and the public API
 	clang-format-19 --dry-run -Werror $(C_FILES)
 	@unformatted=$$(gofmt -l $(GO_FILES)); [ -z "$$unformatted" ] || \
 		{ echo "not as gofmt writes it: $$unformatted" >&2; exit 1; }
 	@unlicensed=$$(grep -L 'SPDX-License-Identifier: GPL-2.0-only' $(C_FILES); \
 		grep -L -e 'SPDX-License-Identifier: Apache-2.0' -e '^// Code generated .* DO NOT EDIT' $(GO_FILES); :); \
 		[ -z "$$unlicensed" ] || { echo "without its SPDX line: $$unlicensed" >&2; exit 1; }
-	go vet -tags vm,e2e ./...
-	$(LINT) staticcheck -tags vm,e2e ./...
-	$(LINT) golangci-lint run
+	$(LINT) golangci-lint run # with vet and staticcheck
+	@.ci/vulnerabilities
+	go -C test/manifests test -count=1 .
 	@.ci/api
 
-# These tests compute for long in a single goroutine. The race detector would find nothing there, and slow them from
-# 25 seconds to two minutes. All other tests run once, under the race detector.
-LONG := ^(TestRandomConnections|TestRandomScenes|TestNoSceneStalls)$$
+# These tests compute for long in a single goroutine: the race detector would find nothing there, and slow them from
+# half a minute to two. Those of ALONE start mpcc some hundred times, or look at all that is loaded. All other tests run
+# once, under the race detector.
+LONG := ^(TestRandomConnections|TestRandomScenes|TestNoSceneStalls|TestEvaluationsAsInKernel|TestInterpretedAsCompiled|TestDecisionsOfRandomConnections|TestCallbacksAsNative|TestShares|TestSquareRootLaw|TestBackoff|TestDigests|TestSameSeedSameRun|FuzzNetwork)$$
+ALONE := ^Test(Host|ObjectScripts)
 
 .PHONY: unit
 unit: ## Run the tests that need no VM (as root: some load BPF)
 	@$(MAKE) $(ALL_CORES) race long
+	@$(MAKE) --no-print-directory alone
 
 .PHONY: long
 long:
-	go test -count=1 -exec "$(SUDO)" -run '$(LONG)' ./loader
+	go test -count=1 -exec "$(SUDO)" -run '$(LONG)' ./loader ./internal/bytecode ./internal/experiment/sim/...
+
+.PHONY: alone
+alone: build
+	MPCC_BIN=$(CURDIR)/bin/mpcc MPCC_TESTDATA=$(CURDIR)/testdata MPCC_DEPLOY=$(CURDIR)/deploy MPCC_PAGES=$(CURDIR) \
+		go test -count=1 -p 1 -tags e2e -exec "$(SUDO)" -run '$(ALONE)' ./test/e2e ./cmd/mpcc
 
 .PHONY: race
-race: ## Run the tests that need no VM, but for long computations, under Go's race detector
-	CGO_ENABLED=1 go test -race -count=1 -exec "$(SUDO)" -skip '$(LONG)' ./...
+race: ## Run the tests that need no VM, but for long computations and those that run alone, under Go's race detector
+	CGO_ENABLED=1 go test -race -count=1 -exec "$(SUDO)" -skip '$(LONG)|$(ALONE)' ./...
 
 FUZZ_SANITIZERS := address,undefined,unsigned-integer-overflow,unsigned-shift-base,implicit-unsigned-integer-truncation
 
@@ -153,6 +191,11 @@ HARNESSES := $(addprefix fuzz/, \
 	$(patsubst bpf/cc/%.bpf.c,live-%,$(wildcard bpf/cc/*.bpf.c)) \
 	$(patsubst bpf/sched/%.bpf.c,sched-%,$(wildcard bpf/sched/*.bpf.c)) \
 	$(patsubst test/fuzz/%.c,%,$(filter-out $(addprefix test/fuzz/,eval.c live.c sched.c),$(wildcard test/fuzz/*.c))))
+
+# Each FuzzX of a package is one target too: fuzz/go/FOLDER/FuzzX.
+GO_FUZZERS = $(shell grep -o '^func Fuzz[A-Za-z]*' $$(find * -name '*_test.go') | sed 's|\(.*\)/.*_test.go:func |fuzz/go/\1/|')
+# In seconds, as libFuzzer wants it.
+FUZZ_SECONDS = $(shell echo $$(($(subst s,,$(subst m,*60,$(subst h,*3600,$(FUZZTIME)))))))
 
 define harness
 	@mkdir -p .cache/fuzz
@@ -165,6 +208,14 @@ define harness
 	echo "$@: $$(grep ^Done $$harness.log)"
 endef
 
+# Before 1.27 Go's fuzzer may call the end of its time a failure (go.dev/issue/75804).
+fuzz/go/%: export GOTOOLCHAIN := go1.27.1
+fuzz/go/%:
+	@log=.cache/fuzz/$(subst /,-,$*).log; mkdir -p .cache/fuzz; \
+	go test -run '^$$' -fuzz '^$(notdir $*)$$' -fuzztime $(FUZZTIME) -fuzzminimizetime 100x -parallel 1 ./$(dir $*) >$$log 2>&1 || \
+		{ tail -n 60 $$log >&2; echo "$@: failed" >&2; exit 1; }; \
+	echo "$@: $$(grep -o 'execs: [0-9]*' $$log | tail -n 1)"
+
 fuzz/cc-%: test/fuzz/eval.c
 	$(harness)
 fuzz/live-%: test/fuzz/live.c
@@ -175,33 +226,125 @@ fuzz/%: test/fuzz/%.c
 	$(harness)
 
 .PHONY: fuzz
-fuzz: ## Fuzz the BPF arithmetic natively, FUZZ_SECONDS for each harness
-	@$(MAKE) $(ALL_CORES) $(HARNESSES)
+fuzz: ## Fuzz the BPF arithmetic natively, and all that mpcc reads: FUZZTIME for each (2s, 10m)
+	@$(MAKE) $(ALL_CORES) $(HARNESSES) $(GO_FUZZERS)
 
 .PHONY: vm
 vm: ## Run the end-to-end tests in VMs with stock Debian kernels
-	go test -count=1 -tags vm -timeout 60m ./test/kernels
+	go test -count=1 -tags vm -timeout 75m ./test/kernels
 
 .PHONY: vm-shell
 vm-shell: ## Open a shell in such a VM (KERNEL=6.12)
 	go run ./test/kernels/cmd/vm shell -kernel $(KERNEL)
 
 .PHONY: selftests
-selftests: deps ## Run the kernel's MPTCP selftests with each congestion control (CC="cubic lia", KERNEL=6.12)
-	go run ./test/kernels/cmd/selftests -kernel $(KERNEL) $(CC)
+selftests: deps ## Run the kernel's MPTCP selftests with each congestion control (CONTROLS="cubic lia", KERNEL=6.12)
+	go run ./test/kernels/cmd/selftests -kernel $(KERNEL) $(CONTROLS)
 
 .PHONY: verdicts
 verdicts: deps ## Print how well couple=shared tells shared bottlenecks, in many conditions, and what its errors cost
 	go run ./test/kernels/cmd/vm run -own-time -kernel $(KERNEL) /usr/bin/e2e.test -test.run '^TestOwnTimeVerdicts$$' \
 		-test.timeout 2h -verdicts
 
+# What runs in the kernel: the module, the schedulers and the congestion controls, while they come and go. Tests that
+# compare rates are left out: a kernel that watches itself is too slow for them.
+SOAKED := ^Test(Module|SchedulerUnder|SchedulerOf|SchedulersNever|Redundant|Subflow|Switch|LifeUnder|Transfer)
+ROUNDS ?= 3
+SOAK_KERNELS ?= debug rt
+
+.PHONY: soak
+soak: deps ## Run the kernel's part ROUNDS times on a kernel with KASAN and lockdep, built here, and on PREEMPT_RT
+	@.ci/deps $$(sed 's/#.*//' internal/vm/debug-packages.txt)
+	for kernel in $(SOAK_KERNELS); do go run ./test/kernels/cmd/vm run -kernel $$kernel /usr/bin/e2e.test \
+		-test.v -test.run '$(SOAKED)' -test.count $(ROUNDS) -test.timeout 12h; done
+
+PART ?=
+
+.PHONY: verify
+verify: deps ## Run the long checks that are missing or outdated in docs/reliability (PART=kernels, PART=kernels/rt)
+	$(SUDO) go run ./test/verify $(PART)
+
+.cache/site/installed: docs/site/requirements.txt
+	python3 -m venv --clear $(@D)
+	$(@D)/bin/pip install --quiet --disable-pip-version-check --require-hashes --requirement $<
+	@touch $@
+
+.PHONY: site
+site: .cache/site/installed ## Build the documentation's site in .site; fail on dead links there and in all pages
+	.cache/site/bin/python -m mkdocs build --strict --config-file docs/site/mkdocs.yml --site-dir $(CURDIR)/.site
+	@! grep -rEl '<(script|img|link|iframe)[^>]* (src|href)="?(https?:)?//' .site --include '*.html' || \
+		{ echo "these pages take something from elsewhere" >&2; exit 1; }
+	.cache/site/bin/lychee --quiet --offline --include-fragments --no-progress --exclude-path 404.html --exclude-path docs/gen/ \
+		$$(find * -name '*.md' -not -path 'docs/site/*') '.site/**/*.html'
+
+.PHONY: test-deps
+test-deps: ## Install also what only the tests need
+	@.ci/deps buildah chromium curl lintian mptcpize patch procps python3 python3-venv qemu-system-arm runc
+
 .PHONY: test
-test: deps build check-generated lint unit fuzz vm ## Run every check and test
+test: test-deps build check-generated lint site unit fuzz vm ## Run every check and test
 
 .PHONY: bench
-bench: deps build ## Compare goodput and cost per ACK with other controls (BENCH_FLAGS=-json FILE)
+bench: deps build ## Compare goodput and cost per ACK with other controls (BENCH_FLAGS=-json FILE); time scrapes
 	go build -o bin/bench ./test/bench
 	$(SUDO) nice -n -10 bin/bench $(BENCH_FLAGS)
+	@$(MAKE) --no-print-directory bench-scrape
+
+.PHONY: bench-scrape
+bench-scrape:
+	go test -exec "$(SUDO)" -run '^$$' -bench . -benchmem ./test/bench/scrape
+
+NS3 := .cache/ns3
+
+$(NS3)/installed:
+	python3 -m venv --clear $(@D)
+	$(@D)/bin/pip install --quiet --disable-pip-version-check --no-deps ns3==3.44.post0
+	@touch $@
+
+$(NS3)/network: test/ns3/network/network.cc $(NS3)/installed
+	package=$$(echo $(CURDIR)/$(NS3)/lib/python3*/site-packages/ns3) && \
+	$(CXX) -std=c++20 -O2 -I$$package/include -o $@ $< -L$$package/lib64 -Wl,-rpath,$$package/lib64 -Wl,--allow-shlib-undefined \
+		$(addprefix -lns3.44-,core network internet applications point-to-point traffic-control)
+
+.PHONY: bench-sim
+bench-sim: ## Measure how many packets the simulator passes over links in a second of processor time, beside ns-3
+	go test -run '^$$' -bench FatTree ./internal/experiment/sim
+	@$(MAKE) --no-print-directory $(NS3)/network
+	go run ./test/ns3 $(NS3)/network
+
+.PHONY: acks
+acks: deps build ## Record again, in a VM, the kernel's windows by ACKs with which a test of the simulator compares
+	go build -o bin/acks ./test/acks
+	mkdir -p .cache/acks
+	go run ./test/kernels/cmd/vm run -own-time -kernel $(KERNEL) -mpcc=false -results .cache/acks \
+		-file /usr/bin/mpcc=bin/mpcc -file /usr/bin/acks=bin/acks /usr/bin/acks -out /results reno cubic lia
+	for cc in reno cubic lia; do gzip -9nc .cache/acks/$$cc >internal/experiment/sim/testdata/acks/$$cc.gz; done
+
+# What docs/choose.md is made of: each condition with every control as it comes, as its paper has it, and with
+# couple=shared; and with every scheduler under the kernel's cubic and under dwc, which of ours does most as cubic does.
+CONDITIONS = $(patsubst internal/experiment/conditions/%.yaml,%,$(wildcard internal/experiment/conditions/*.yaml))
+CONTROLS = $(patsubst bpf/cc/%.bpf.c,%,$(wildcard bpf/cc/*.bpf.c))
+SCHEDULERS = $(patsubst bpf/sched/%.bpf.c,%,$(wildcard bpf/sched/*.bpf.c))
+comma := ,
+empty :=
+commas = $(subst $(empty) ,$(comma),$(strip $(1)))
+
+.PHONY: choose
+choose: build ## Measure in the simulator what docs/choose.md says, and write it (some 30 minutes of processor time)
+	rm -rf .cache/choose && mkdir -p .cache/choose
+	for c in $(CONDITIONS); do \
+		bin/mpcc run $$c --sim --out .cache/choose/$$c >/dev/null; \
+		bin/mpcc run $$c --sim --set tuning=paper --cc $(call commas,$(CONTROLS)) --out .cache/choose/$$c-paper >/dev/null; \
+		[ $$c = choose-plain ] || bin/mpcc run $$c --sim --set tuning=couple=shared --cc $(call commas,$(CONTROLS)) --out .cache/choose/$$c-couple >/dev/null; \
+		[ $$c = choose-plain ] || bin/mpcc run $$c --sim --cc cubic,dwc --sched $(call commas,$(SCHEDULERS)) --out .cache/choose/$$c-sched >/dev/null; \
+	done
+	bin/mpcc run choose-wifi --sim --set what=web --repeats 300 --out .cache/choose/choose-wifi-web >/dev/null
+	go run ./docs/gen/choose .cache/choose/*
+	go run ./docs/gen/choose
+
+.PHONY: slurm
+slurm: build ## Run a sweep as a job array under Debian's Slurm, on this machine
+	$(SUDO) test/slurm/check
 
 .PHONY: demo
 demo: deps build ## Load dts, run a transfer over two paths and show it live
@@ -212,16 +355,26 @@ bin/mpcc:
 	$(MAKE) build
 
 .PHONY: install
-install: bin/mpcc ## Install bin/mpcc, man pages and completions (PREFIX, DESTDIR)
+install: bin/mpcc ## Install bin/mpcc, headers, man pages and completions (PREFIX, DESTDIR)
 	install -D -m 755 bin/mpcc $(DESTDIR)$(PREFIX)/bin/mpcc
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/include/mpcc $(HEADERS)
 	install -d $(DESTDIR)$(PREFIX)/share/{man/man8,bash-completion/completions,zsh/site-functions,fish/vendor_completions.d}
 	bin/mpcc man $(DESTDIR)$(PREFIX)/share/man/man8
 	bin/mpcc completion bash >$(DESTDIR)$(PREFIX)/share/bash-completion/completions/mpcc
 	bin/mpcc completion zsh >$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_mpcc
 	bin/mpcc completion fish >$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/mpcc.fish
 
+.PHONY: packages
+packages: deps ## Write the deb and rpm packages into bin/packages, with what mpcc is made of (SBOM)
+	deploy/packages/build bin/packages
+
+.PHONY: reproducible
+reproducible: deps ## Build the commit twice, in unlike places, and compare program, objects and packages
+	@.ci/reproducible
+
 .PHONY: uninstall
 uninstall: ## Remove what install put there
+	rm -rf $(DESTDIR)$(PREFIX)/include/mpcc
 	rm -f $(DESTDIR)$(PREFIX)/bin/mpcc $(DESTDIR)$(PREFIX)/share/man/man8/mpcc{,-*}.8 \
 		$(DESTDIR)$(PREFIX)/share/bash-completion/completions/mpcc \
 		$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_mpcc \
@@ -229,4 +382,4 @@ uninstall: ## Remove what install put there
 
 .PHONY: clean
 clean: ## Remove what was built; the cache of downloads stays
-	rm -rf bin .cache/objects .cache/fuzz .cache/docs
+	rm -rf bin .site .cache/objects .cache/fuzz .cache/docs

@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 
+	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
 )
 
@@ -19,10 +20,22 @@ func checkFS() error {
 	return nil
 }
 
+// checkWritable returns an error where no pin can be made or removed. Where there is no BPF file system, checkFS says so.
+func checkWritable() error {
+	var st unix.Statfs_t
+	if err := unix.Statfs(bpffs, &st); err == nil && st.Type == unix.BPF_FS_MAGIC && st.Flags&unix.ST_RDONLY != 0 {
+		return fmt.Errorf("%s is mounted read-only; mount -o remount,rw %s mends that", bpffs, bpffs)
+	}
+	return nil
+}
+
 // begin starts a change. It checks that the BPF file system is there, whose pins tell what is loaded, and takes
 // the lock that keeps other changes out.
 func begin(ctx context.Context) (unlock func(), err error) {
 	if err := checkFS(); err != nil {
+		return nil, err
+	}
+	if err := checkWritable(); err != nil {
 		return nil, err
 	}
 	return lock(ctx)
@@ -33,6 +46,9 @@ func beginLoad(ctx context.Context) (unlock func(), m *mounted, err error) {
 	missing := checkFS()
 	if missing != nil && !staysMounted() {
 		return nil, nil, missing
+	}
+	if err := checkWritable(); err != nil {
+		return nil, nil, err
 	}
 	if unlock, err = lock(ctx); err != nil || checkFS() == nil {
 		return unlock, nil, err
@@ -46,14 +62,31 @@ func beginLoad(ctx context.Context) (unlock func(), m *mounted, err error) {
 }
 
 // staysMounted reports whether a mount of this process outlives it. In a mount namespace of its own, such as
-// ip netns exec gives, the mount would end with the process, and with it the pins.
+// ip netns exec gives, the mount would end with the process, and with it the pins. It stays where the eldest
+// ancestor lives too: mostly process 1, which some containers do not let us look at.
 func staysMounted() bool {
 	own, err := os.Readlink("/proc/self/ns/mnt")
 	if err != nil {
 		return false
 	}
-	first, err := os.Readlink("/proc/1/ns/mnt")
-	return err == nil && own == first
+	eldest := ""
+	for pid := os.Getppid(); pid > 0; {
+		ns, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/mnt", pid))
+		if err != nil {
+			break
+		}
+		eldest = ns
+		p, err := procfs.NewProc(pid)
+		if err != nil {
+			break
+		}
+		stat, err := p.Stat()
+		if err != nil {
+			break
+		}
+		pid = stat.PPID
+	}
+	return own == eldest
 }
 
 // mounted is a BPF file system that Load has mounted; fresh are the entries that the kernel itself made there.

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -129,6 +130,9 @@ func resolveAll(o Options) ([]netns.NS, error) {
 // setDefault makes the algorithm the namespace's default. It records the original default first: a kill in
 // between leaves a record that is not needed, but no changed default without a record.
 func (p *plug) setDefault(ns netns.NS, name string) error {
+	if err := p.checkAllowed(ns, name); err != nil {
+		return err
+	}
 	now, err := p.readDefault(ns)
 	if err != nil {
 		return err
@@ -150,6 +154,24 @@ func (p *plug) setDefault(ns netns.NS, name string) error {
 	return nil
 }
 
+// checkAllowed returns an error if the kernel takes a congestion control only as the default of the machine's own
+// namespace. It is not tried: a kernel that refuses goes on counting it as used, and never frees its programs.
+func (p *plug) checkAllowed(ns netns.NS, name string) error {
+	if p.kind != catalog.CC || isInCatalog(p.kind, name) {
+		return nil
+	}
+	return ns.Do(func() error {
+		if _, err := os.Stat("/proc/sys/net/core/bpf_jit_enable"); err == nil {
+			return nil // only the machine's own shows that
+		}
+		allowed, err := readSetting("/proc/sys/net/ipv4/tcp_allowed_congestion_control")
+		if err == nil && !slices.Contains(strings.Fields(allowed), name) {
+			err = fmt.Errorf("make %s the default of %s: the kernel takes it only as the default of the machine's own namespace, as its flags lack TCP_CONG_NON_RESTRICTED", name, ns)
+		}
+		return err
+	})
+}
+
 // renewDefaults sets the default again in all namespaces whose default is the algorithm. They keep the programs
 // that the algorithm had when it was made their default, and only this gives them the new ones.
 func (p *plug) renewDefaults(ctx context.Context, name string) error {
@@ -169,7 +191,7 @@ func (p *plug) renewDefaults(ctx context.Context, name string) error {
 // there is none (the user made it the default, or a new namespace took over the machine's), by the machine's
 // default or the kernel's own. It removes records that are not needed any more: of namespaces that have ended,
 // and of those whose default is not mpcc's, or is the original again.
-func giveBack(ctx context.Context, hasToGo func(p *plug, name string) bool) (restored []Default, err error) {
+func giveBack(ctx context.Context, hasToGo func(ns netns.NS, p *plug, name string) bool) (restored []Default, err error) {
 	records, err := readRecords()
 	if err != nil {
 		return nil, err
@@ -186,7 +208,7 @@ func giveBack(ctx context.Context, hasToGo func(p *plug, name string) bool) (res
 				}
 				return err
 			}
-			if hasToGo(p, now) {
+			if hasToGo(ns, p, now) {
 				d := Default{Inode: ns.Inode, Netns: ns.Name, Kind: p.kind, Set: now}
 				heirs := append([]string{original, machine[p]}, p.own...)
 				if d.Original, err = p.restore(ns, heirs, hasToGo); err != nil {
@@ -211,9 +233,9 @@ func giveBack(ctx context.Context, hasToGo func(p *plug, name string) bool) (res
 
 // restore sets the first of the heirs that the kernel takes as default, and returns it. The former default, the
 // first heir, may not be loaded any more.
-func (p *plug) restore(ns netns.NS, heirs []string, hasToGo func(p *plug, name string) bool) (set string, err error) {
+func (p *plug) restore(ns netns.NS, heirs []string, hasToGo func(ns netns.NS, p *plug, name string) bool) (set string, err error) {
 	for _, name := range heirs {
-		if name == "" || hasToGo(p, name) {
+		if name == "" || hasToGo(ns, p, name) {
 			continue
 		}
 		if err = p.writeDefault(ns, name); err == nil {

@@ -9,8 +9,6 @@ import (
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
-
-	"github.com/mpcc/mpcc/bpf/catalog"
 )
 
 // The errors that a caller can tell apart with errors.Is; the command mpcc has an exit code for each.
@@ -55,8 +53,8 @@ func usage(format string, args ...any) error {
 	return &plainError{message: fmt.Sprintf(format, args...), kind: ErrUsage}
 }
 
-func notLoaded(e catalog.Entry) error {
-	return &plainError{message: fmt.Sprintf("%s is not loaded; mpcc load %s loads it", e, e), kind: ErrNotLoaded}
+func notLoaded(s source) error {
+	return &plainError{message: fmt.Sprintf("%s is not loaded; mpcc load %s loads it", s, s.word()), kind: ErrNotLoaded}
 }
 
 // explain puts an error of bpf(2) into the user's words. The verifier's log stays in the chain.
@@ -66,18 +64,18 @@ func explain(what string, err error) error {
 		return &plainError{message: what + ": " + fmt.Sprintf(format, args...), kind: kind, cause: err}
 	}
 	switch {
-	case errors.As(err, &verifier):
+	case errors.Is(err, unix.ENOMEM): // the library also takes it for a verdict of the verifier
+		return say(nil, "the kernel is out of memory for BPF")
+	case errors.As(err, &verifier) && checkRights() == nil: // without them it refuses what is good
 		return say(ErrUnsupported, "the BPF verifier of this kernel (%s) refuses the program; --debug shows its log", Release())
 	case errors.Is(err, ebpf.ErrMapIncompatible):
 		return say(nil, "the maps under %s are those of another version of mpcc; mpcc unload --all removes them", mapDir)
 	case errors.Is(err, ebpf.ErrNotSupported):
 		return say(ErrUnsupported, "this kernel (%s) lacks a BPF feature: %v", Release(), err)
-	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES):
+	case errors.As(err, &verifier), errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES):
 		return say(nil, "not permitted; it takes root, or the capabilities CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN")
 	case errors.Is(err, unix.EEXIST):
 		return say(nil, "the name is taken")
-	case errors.Is(err, unix.ENOMEM):
-		return say(nil, "the kernel is out of memory for BPF")
 	}
 	return &plainError{message: what + ": " + strings.ReplaceAll(err.Error(), "\n", " "), cause: err}
 }

@@ -94,6 +94,22 @@ func NewEvaluator(e catalog.Entry, tunables map[string]string) (*Evaluator, erro
 	if err != nil {
 		return nil, err
 	}
+	return newEvaluator(spec, e, tunables)
+}
+
+// NewEvaluator is as the function of that name. The object has to be built with mpcc's headers.
+func (o *Object) NewEvaluator(tunables map[string]string) (*Evaluator, error) {
+	spec, err := o.spec()
+	if err != nil {
+		return nil, err
+	}
+	if spec.Programs[evalProgram] == nil {
+		return nil, usage("%s: it cannot be evaluated: only what is built with mpcc's headers has the program %s", o.File, evalProgram)
+	}
+	return newEvaluator(spec, o.Entry, tunables)
+}
+
+func newEvaluator(spec *ebpf.CollectionSpec, e catalog.Entry, tunables map[string]string) (*Evaluator, error) {
 	if err := setTunables(spec, e, tunables); err != nil {
 		return nil, err
 	}
@@ -112,7 +128,8 @@ func NewEvaluator(e catalog.Entry, tunables map[string]string) (*Evaluator, erro
 	if err := ev.readLayout(spec, e); err != nil {
 		return nil, fmt.Errorf("%s: %w", e.ID(), err)
 	}
-	if ev.coll, err = ebpf.NewCollection(spec); err != nil {
+	var err error
+	if ev.coll, err = ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{Cache: types}); err != nil {
 		return nil, explain(fmt.Sprintf("evaluate %s", e.Name), err)
 	}
 	return ev, nil
@@ -123,7 +140,7 @@ func (ev *Evaluator) Close() { ev.coll.Close() }
 
 func (ev *Evaluator) readLayout(spec *ebpf.CollectionSpec, e catalog.Entry) error {
 	v, ok := spec.Variables[evalVariable]
-	if !ok {
+	if !ok || v.Type == nil {
 		return fmt.Errorf("the object has no variable %s", evalVariable)
 	}
 	s, ok := btf.UnderlyingType(v.Type.Type).(*btf.Struct)
@@ -137,11 +154,30 @@ func (ev *Evaluator) readLayout(spec *ebpf.CollectionSpec, e catalog.Entry) erro
 	if i < 0 || ev.in.subflows == nil || ev.out.subflows == nil {
 		return fmt.Errorf("struct %s lacks the count of subflows or a list of them", s.Name)
 	}
-	ev.count = field{at: s.Members[i].Offset.Bytes(), size: 4, factor: 1}
-	if e.Kind != catalog.Sched {
-		return nil
+	ev.count = field{key: "count", at: s.Members[i].Offset.Bytes(), size: 4, factor: 1}
+	if e.Kind == catalog.Sched {
+		if err := ev.addOwn(spec, e); err != nil {
+			return err
+		}
 	}
-	return ev.addOwn(spec, e)
+	return ev.checkPlaces()
+}
+
+// checkPlaces returns an error if a field is not within its variable: sizes in somebody else's object need not agree.
+func (ev *Evaluator) checkPlaces() error {
+	for _, fields := range [][]field{
+		{ev.count}, ev.in.connection, ev.in.memory, ev.in.subflows, ev.out.connection, ev.out.memory, ev.out.subflows,
+	} {
+		for _, f := range fields {
+			if size := ev.images[f.image].size; f.end() > uint64(size) {
+				return fmt.Errorf("%s ends at byte %d of a variable of %d", f.key, f.end(), size)
+			}
+		}
+	}
+	if in, out := ev.in.subflows[0].places, ev.out.subflows[0].places; in != out {
+		return fmt.Errorf("it takes %d subflows and decides for %d", in, out)
+	}
+	return nil
 }
 
 // addOwn adds what a packet scheduler has for itself, and what the others have.
@@ -154,7 +190,11 @@ func (ev *Evaluator) addOwn(spec *ebpf.CollectionSpec, e catalog.Entry) error {
 	if err != nil {
 		return err
 	}
-	if err := ev.add(structs[e.Name], evalImage{evalOwnVariable, int(own.Size())}); err != nil {
+	var its *btf.Struct
+	if err := spec.Types.TypeByName(evalOwnStruct, &its); err != nil {
+		return fmt.Errorf("struct %s: %w", evalOwnStruct, err)
+	}
+	if err := ev.add(its, evalImage{evalOwnVariable, int(own.Size())}); err != nil {
 		return err
 	}
 	for _, name := range slices.Sorted(maps.Keys(structs)) {

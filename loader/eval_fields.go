@@ -45,17 +45,23 @@ func fieldsOf(of *btf.Struct, member string, image int) ([]field, error) {
 	if !ok {
 		return nil, fmt.Errorf("struct %s: %s is neither a struct nor an array of them", of.Name, member)
 	}
-	return fieldsWithin(s, start)
+	return fieldsWithin(s, start, maxDepth)
 }
 
-func fieldsWithin(s *btf.Struct, start field) ([]field, error) {
+// maxDepth is more than structs are nested in mpcc's headers. The types of somebody else's object may go in circles.
+const maxDepth = 8
+
+func fieldsWithin(s *btf.Struct, start field, depth int) ([]field, error) {
+	if depth == 0 {
+		return nil, fmt.Errorf("struct %s: it is more than %d structs deep", s.Name, maxDepth)
+	}
 	var fields []field
 	for _, m := range s.Members {
 		f := start
 		f.at += m.Offset.Bytes()
 		if inner, ok := btf.UnderlyingType(m.Type).(*btf.Struct); ok {
 			if readNumber[inner.Name] == nil {
-				more, err := fieldsWithin(inner, f)
+				more, err := fieldsWithin(inner, f, depth-1)
 				if err != nil {
 					return nil, err
 				}
@@ -68,11 +74,19 @@ func fieldsWithin(s *btf.Struct, start field) ([]field, error) {
 		if err != nil {
 			return nil, fmt.Errorf("struct %s: %s: %w", s.Name, m.Name, err)
 		}
+		if of, is := numberSizes[f.number]; is && size != of || !is && !slices.Contains([]int{1, 2, 4, 8}, size) {
+			return nil, fmt.Errorf("struct %s: %s has %d bytes, as no number has", s.Name, m.Name, size)
+		}
 		f.key, f.factor = jsonKey(m.Name)
 		f.size = size
 		fields = append(fields, f)
 	}
 	return fields, nil
+}
+
+// end is where the field ends in its image.
+func (f field) end() uint64 {
+	return uint64(f.at) + uint64(max(f.places, 1)-1)*uint64(f.stride) + uint64(f.size)
 }
 
 // fixedSuffixes are the formats a C field's name may end in (fixed.h), the suffix that stays in the
@@ -173,6 +187,9 @@ var readNumber = map[string]func(raw []byte) float64{
 		return readNum(raw)
 	},
 }
+
+// numberSizes are their sizes in bytes.
+var numberSizes = map[string]int{"mpcc_num": 8, "mpcc_step": 16, "mpcc_coupling": 16}
 
 func readNum(raw []byte) float64 {
 	return math.Ldexp(float64(nativeEndian.Uint32(raw)), int(int32(nativeEndian.Uint32(raw[4:]))))

@@ -162,7 +162,7 @@ func TestEvalLeavesForeignKeysAlone(t *testing.T) {
 	}{
 		{Input{Memory: Numbers{"waiting": 2}}, "memory.waiting: 2 is out of range, 0 to 1"},
 		{Input{Connection: Numbers{"mor": 1}}, "connection.mor: unknown key; " +
-			"known are now_us, window, unsent, outstanding, reinject, more, copying, copied, early"},
+			"known are now_us, window, unsent, outstanding, reinject, resent, more, early, copying, copied"},
 	} {
 		c.in.Subflows = subflow(Numbers{})
 		if _, err := ev.Eval(c.in); err == nil || err.Error() != c.want {
@@ -172,7 +172,7 @@ func TestEvalLeavesForeignKeysAlone(t *testing.T) {
 }
 
 func TestEvalDocExample(t *testing.T) {
-	blocks := regexp.MustCompile("(?s)```json\n(.*?)```").FindAllStringSubmatch(evalDoc(t)[""], -1)
+	blocks := regexp.MustCompile("(?s)```json[^\n]*\n(.*?)```").FindAllStringSubmatch(evalDoc(t)[""], -1)
 	if len(blocks) != 2 {
 		t.Fatalf("docs/eval.md has %d examples of JSON, not an input and an output", len(blocks))
 	}
@@ -203,7 +203,7 @@ func TestEvalDocExample(t *testing.T) {
 }
 
 func TestEvalDocSchedulerExample(t *testing.T) {
-	blocks := regexp.MustCompile("(?s)```json\n(.*?)```").FindAllStringSubmatch(evalDoc(t)["Packet schedulers"], -1)
+	blocks := regexp.MustCompile("(?s)```json[^\n]*\n(.*?)```").FindAllStringSubmatch(evalDoc(t)["Packet schedulers"], -1)
 	if len(blocks) != 1 {
 		t.Fatalf("docs/eval.md has %d examples of a packet scheduler's JSON, not one", len(blocks))
 	}

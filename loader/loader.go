@@ -2,15 +2,18 @@
 
 // Package loader loads mpcc's congestion controls and packet schedulers into the running kernel, replaces
 // and detaches them, says what a kernel lacks for them, and opens the maps that they share. An algorithm is
-// named by its entry in package catalog.
+// named by its entry in package catalog; Object is one of somebody else's.
 //
 // What it leaves in the system, and nothing else:
 //
 //	/sys/fs/bpf/mpcc/cc/NAME     the link of a loaded congestion control
 //	/sys/fs/bpf/mpcc/sched/NAME  the link of a loaded packet scheduler
 //	/sys/fs/bpf/mpcc/maps/NAME   the shared maps
+//	/sys/fs/bpf/mpcc/use/NAME-ID the link of what a cgroup uses
 //	/run/mpcc/lock               held while a command changes something
 //	/run/mpcc/defaults.json      what the changed defaults of namespaces were before
+//	/run/mpcc/objects/KIND-NAME  from which file of somebody else's an algorithm was loaded, and when
+//	/run/mpcc/pieces             what net.core.high_order_alloc_disable was before
 //
 // and the BPF file system at /sys/fs/bpf, if Load had to mount it.
 //
@@ -35,6 +38,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mpcc/mpcc/bpf/catalog"
+	"github.com/mpcc/mpcc/internal/netns"
+	"github.com/mpcc/mpcc/internal/pieces"
 )
 
 const (
@@ -46,6 +51,7 @@ const (
 
 // Options of Load.
 type Options struct {
+	Object  *Object           // its programs, where they are not mpcc's
 	Set     map[string]string // tunables by name, as Tunables returns them, and Paper; the others have their defaults
 	Default bool              // make it the default of the namespaces
 	Netns   []string          // namespaces of ip netns for Default; none means the caller's
@@ -54,6 +60,9 @@ type Options struct {
 	// memory, rounded down to a power of two, at least 1024 and at most 262144. Maps that are there
 	// already stay as they are.
 	MaxSubflows int
+	// SmallPieces has MPTCP hand data to subflows one page at a time instead of 32 KB, by
+	// net.core.high_order_alloc_disable, until no packet scheduler is loaded any more. It is for packet schedulers.
+	SmallPieces bool
 	DryRun      bool // have the kernel verify it, attach nothing
 }
 
@@ -73,8 +82,12 @@ func Load(ctx context.Context, e catalog.Entry, o Options) (done Attached, err e
 	if err := checkRights(); err != nil {
 		return done, err
 	}
-	if err := checkKernel(e); err != nil {
+	from := source{e, o.Object}
+	if err := from.check(); err != nil {
 		return done, err
+	}
+	if o.SmallPieces && e.Kind != catalog.Sched {
+		return done, usage("%s is a %s; only packet schedulers choose for pieces", e, e.Kind.Noun())
 	}
 	// Namespaces that do not exist must be known before anything is changed.
 	namespaces, err := resolveAll(o)
@@ -82,7 +95,7 @@ func Load(ctx context.Context, e catalog.Entry, o Options) (done Attached, err e
 		return done, err
 	}
 	if o.DryRun {
-		return done, verify(e, o.Set)
+		return done, verify(from, o.Set)
 	}
 	unlock, mounted, err := beginLoad(ctx)
 	if err != nil {
@@ -95,11 +108,19 @@ func Load(ctx context.Context, e catalog.Entry, o Options) (done Attached, err e
 	if err := sweep(ctx); err != nil {
 		return done, err
 	}
-	if isPinned(e) && len(o.Set) > 0 {
-		return done, fmt.Errorf("%s is loaded already; to change its tunables say mpcc switch %s --set …", e, e)
+	if err := from.agrees(); err != nil {
+		return done, err
 	}
-	if err := done.attach(ctx, e, o); err != nil {
+	if isPinned(e) && len(o.Set) > 0 {
+		return done, fmt.Errorf("%s is loaded already; to change its tunables say mpcc switch %s --set …", e, from.word())
+	}
+	if err := done.attach(ctx, from, o); err != nil {
 		return done, errors.Join(err, sweep(context.WithoutCancel(ctx)))
+	}
+	if o.SmallPieces {
+		if err := pieces.Cut(ctx, piecesUser); err != nil {
+			return done, err
+		}
 	}
 	for _, ns := range namespaces {
 		if err := plugOf(e.Kind).setDefault(ns, e.Name); err != nil {
@@ -111,6 +132,7 @@ func Load(ctx context.Context, e catalog.Entry, o Options) (done Attached, err e
 
 // SwitchOptions are the options of Switch.
 type SwitchOptions struct {
+	Object *Object           // the programs, where they are not mpcc's
 	Set    map[string]string // tunables by name; the others have their defaults, whatever they had before
 	DryRun bool              // have the kernel verify it, replace nothing
 }
@@ -123,11 +145,12 @@ func Switch(ctx context.Context, e catalog.Entry, o SwitchOptions) error {
 	if err := checkRights(); err != nil {
 		return err
 	}
-	if err := checkKernel(e); err != nil {
+	from := source{e, o.Object}
+	if err := from.check(); err != nil {
 		return err
 	}
 	if o.DryRun {
-		return verify(e, o.Set)
+		return verify(from, o.Set)
 	}
 	unlock, err := begin(ctx)
 	if err != nil {
@@ -138,7 +161,7 @@ func Switch(ctx context.Context, e catalog.Entry, o SwitchOptions) error {
 		return err
 	}
 	if !isPinned(e) {
-		return notLoaded(e)
+		return notLoaded(from)
 	}
 	l, err := link.LoadPinnedLink(pinOf(e).path(), nil)
 	if err != nil {
@@ -150,15 +173,20 @@ func Switch(ctx context.Context, e catalog.Entry, o SwitchOptions) error {
 		return err
 	}
 	defer shared.Close()
-	coll, err := load(e, o.Set, shared)
+	coll, table, err := load(from, o.Set, shared)
 	if err != nil {
 		return err
 	}
 	defer coll.Close()
-	if err := updateLink(l, coll.Maps[e.Name]); errors.Is(err, unix.EOPNOTSUPP) {
+	if err := updateLink(l, table); errors.Is(err, unix.EOPNOTSUPP) {
 		return unsupported("switch %s: this kernel's type of %ss cannot replace one in one step; unload it and load it again (connections that start in between have the kernel's own)", e, e.Kind.Noun())
 	} else if err != nil {
 		return explain("switch "+e.String(), err)
+	}
+	if o.Object != nil {
+		if err := o.Object.writeNote(); err != nil {
+			return err
+		}
 	}
 	if p := plugOf(e.Kind); p.held {
 		return p.renewDefaults(ctx, e.Name)
@@ -169,13 +197,14 @@ func Switch(ctx context.Context, e catalog.Entry, o SwitchOptions) error {
 // Unloaded tells what Unload did.
 type Unloaded struct {
 	Kind     catalog.Kind
-	Name     string    // NAME, or KIND/NAME where a kind has to tell it apart
-	Restored []Default // the defaults that were given back
-	Live     int       // subflows or, of a scheduler, connections that run the code until they close
+	Name     string      // NAME, or KIND/NAME where a kind has to tell it apart
+	Restored []Default   // the defaults that were given back
+	Ended    []CgroupUse // in which cgroups it was used
+	Live     int         // subflows or, of a scheduler, connections that run the code until they close
 }
 
-// Unload gives back every default that is the algorithm, then detaches it. The error wraps ErrNotLoaded if
-// it is not loaded.
+// Unload gives back every default that is the algorithm, ends its use in cgroups, then detaches it. The error wraps
+// ErrNotLoaded if it is not loaded.
 func Unload(ctx context.Context, e catalog.Entry) (Unloaded, error) {
 	if err := checkRights(); err != nil {
 		return Unloaded{}, err
@@ -186,7 +215,7 @@ func Unload(ctx context.Context, e catalog.Entry) (Unloaded, error) {
 	}
 	defer unlock()
 	if !isPinned(e) {
-		return Unloaded{}, errors.Join(notLoaded(e), sweep(ctx))
+		return Unloaded{}, errors.Join(notLoaded(source{Entry: e}), sweep(ctx))
 	}
 	u, err := detach(ctx, pinOf(e))
 	if err != nil {
@@ -198,37 +227,43 @@ func Unload(ctx context.Context, e catalog.Entry) (Unloaded, error) {
 	return u, sweep(ctx)
 }
 
-// UnloadAll unloads whatever is loaded and removes the maps too: with live connections or not, and
-// whichever version of mpcc they are from. Of another version's it cannot tell how many are live.
-func UnloadAll(ctx context.Context) ([]Unloaded, error) {
+// UnloadAll ends what cgroups use, unloads whatever is loaded, and removes the maps too: with live connections or not,
+// and whichever version of mpcc they are from. Of another version's it cannot tell how many are live, nor for whom they
+// were used.
+func UnloadAll(ctx context.Context) (all []Unloaded, ended []CgroupUse, err error) {
 	if err := checkRights(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	unlock, err := begin(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer unlock()
+	if ended, err = endAllUses(); err != nil {
+		return nil, ended, err
+	}
 	pins, err := pins()
 	if err != nil {
-		return nil, err
+		return nil, ended, err
 	}
-	var all []Unloaded
 	for _, pin := range pins {
 		u, err := detach(ctx, pin)
 		if err != nil {
-			return all, err
+			return all, ended, err
 		}
 		u.Live, err = countLive(pin)
 		if err != nil && !errors.Is(err, ebpf.ErrMapIncompatible) {
-			return all, err
+			return all, ended, err
 		}
 		all = append(all, u)
 	}
 	if err := sweepNames(ctx); err != nil {
-		return all, err
+		return all, ended, err
 	}
-	return all, os.RemoveAll(pinDir)
+	if err := sweepPieces(ctx); err != nil {
+		return all, ended, err
+	}
+	return all, ended, os.RemoveAll(pinDir)
 }
 
 // Loaded returns the algorithms that are attached, in the catalog's order.
@@ -299,33 +334,43 @@ func pins() ([]pin, error) {
 	return all, nil
 }
 
-// load brings an algorithm's programs into the kernel, with the shared maps or, for nil, with maps of its own.
-func load(e catalog.Entry, set map[string]string, shared *Maps) (*ebpf.Collection, error) {
-	spec, err := object(e)
+// load brings an algorithm's programs into the kernel, with the shared maps or, for nil, with maps of its own. It
+// returns the struct_ops map, which is the collection's, too.
+func load(from source, set map[string]string, shared *Maps) (coll *ebpf.Collection, table *ebpf.Map, err error) {
+	spec, name, err := from.open()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	if err := setTunables(spec, e, set); err != nil {
-		return nil, err
+	if err := setTunables(spec, from.Entry, set); err != nil {
+		return nil, nil, err
 	}
 	delete(spec.Programs, evalProgram)
 	replacements := map[string]*ebpf.Map{}
 	for name, s := range spec.Maps {
-		if s.Pinning == ebpf.PinByName && shared != nil {
+		if s.Pinning == ebpf.PinByName && shared != nil && shared.byName[MapName(name)] != nil {
 			replacements[name] = shared.byName[MapName(name)]
 			s.MaxEntries = replacements[name].MaxEntries()
 		}
 		s.Pinning = ebpf.PinNone
 	}
-	coll, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: replacements})
-	if err != nil {
-		return nil, explain("load "+e.String(), err)
+	// One namespace must not fill the live map: bpf/include/mpcc/sched_state.h.
+	if shown := spec.Variables["mpcc_namespace_shown"]; shown != nil && shared != nil {
+		if err := shown.Set(shared.byName[MapConnections].MaxEntries() / 4 * 3); err != nil {
+			return nil, nil, err
+		}
 	}
-	return coll, nil
+	coll, err = ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: replacements, Cache: types})
+	if from.of != nil && errors.Is(err, ebpf.ErrMapIncompatible) {
+		return nil, nil, fmt.Errorf("load %s: it was built with the headers of another version of mpcc; build it anew with this one's", from.of.File)
+	}
+	if err != nil {
+		return nil, nil, explain("load "+from.word(), err)
+	}
+	return coll, coll.Maps[name], nil
 }
 
-func verify(e catalog.Entry, set map[string]string) error {
-	coll, err := load(e, set, nil)
+func verify(from source, set map[string]string) error {
+	coll, _, err := load(from, set, nil)
 	if err != nil {
 		return err
 	}
@@ -335,14 +380,14 @@ func verify(e catalog.Entry, set map[string]string) error {
 
 // attach makes the shared maps and attaches the algorithm, each where it is not there yet. The maps of all
 // kinds are made together, so that readers find all of them or none.
-func (done *Attached) attach(ctx context.Context, e catalog.Entry, o Options) error {
-	there := isPinned(e)
-	p := pinOf(e)
+func (done *Attached) attach(ctx context.Context, from source, o Options) error {
+	there := isPinned(from.Entry)
+	p := pinOf(from.Entry)
 	if !there {
 		if taken, err := p.stillOffered(ctx, p.name); err != nil {
 			return err
 		} else if taken {
-			return fmt.Errorf("load %s: the name is taken by a %s that mpcc has not loaded; remove that first (%s)", e, e.Kind.Noun(), p.remove(p.name))
+			return fmt.Errorf("load %s: the name is taken by a %s that mpcc has not loaded; remove that first (%s)", from, from.Kind.Noun(), p.remove(p.name))
 		}
 	}
 	shared, made, err := makeMaps(o.MaxSubflows)
@@ -354,41 +399,54 @@ func (done *Attached) attach(ctx context.Context, e catalog.Entry, o Options) er
 	if done.Maps, err = shared.Capacity(); err != nil || there {
 		return err
 	}
-	if err := p.attach(e, o.Set, shared); err != nil {
+	if from.of != nil {
+		if err := from.of.writeNote(); err != nil {
+			return err
+		}
+	}
+	if err := p.attach(from, o.Set, shared); err != nil {
 		return err
 	}
 	done.New = true
 	return nil
 }
 
-func (p pin) attach(e catalog.Entry, set map[string]string, shared *Maps) error {
+func (p pin) attach(from source, set map[string]string, shared *Maps) error {
 	if err := os.MkdirAll(filepath.Dir(p.path()), 0o700); err != nil {
 		return err
 	}
-	coll, err := load(e, set, shared)
+	coll, table, err := load(from, set, shared)
 	if err != nil {
 		return err
 	}
 	defer coll.Close()
-	l, err := link.AttachStructOps(link.StructOpsOptions{Map: coll.Maps[e.Name]})
+	l, err := link.AttachStructOps(link.StructOpsOptions{Map: table})
 	if err != nil {
-		return explain("attach "+e.String(), err)
+		return explain("attach "+from.word(), err)
 	}
 	defer l.Close()
 	if err := l.Pin(p.path()); err != nil {
-		return explain("pin "+e.String(), err)
+		return explain("pin "+from.String(), err)
 	}
 	if names, err := p.offered(); err != nil {
 		return err
-	} else if !slices.Contains(names, e.Name) {
-		return errors.Join(fmt.Errorf("load %s: the kernel took it but does not offer it", e), l.Unpin())
+	} else if !slices.Contains(names, p.name) {
+		return errors.Join(fmt.Errorf("load %s: the kernel took it but does not offer it", from.word()), l.Unpin())
 	}
 	return nil
 }
 
 // detach takes the name away from the kernel; live connections keep the code.
 func detach(ctx context.Context, p pin) (Unloaded, error) {
-	restored, err := giveBack(ctx, func(of *plug, name string) bool { return of == p.plug && name == p.name })
+	restored, err := giveBack(ctx, func(_ netns.NS, of *plug, name string) bool { return of == p.plug && name == p.name })
+	if err != nil {
+		return Unloaded{}, err
+	}
+	used, err := CgroupUses()
+	if err != nil {
+		return Unloaded{}, err
+	}
+	ended, err := endUses(used, func(u CgroupUse) bool { return p.kind == catalog.CC && u.What == p.name })
 	if err != nil {
 		return Unloaded{}, err
 	}
@@ -400,7 +458,7 @@ func detach(ctx context.Context, p pin) (Unloaded, error) {
 	} else if still {
 		return Unloaded{}, fmt.Errorf("unload %s: its pin is removed, but the kernel goes on offering it: another program holds its link", p)
 	}
-	return Unloaded{Kind: p.kind, Name: p.String(), Restored: restored}, nil
+	return Unloaded{Kind: p.kind, Name: p.String(), Restored: restored, Ended: ended}, nil
 }
 
 // sweep removes what a killed command or a finished connection left.
@@ -408,7 +466,38 @@ func sweep(ctx context.Context) error {
 	if err := sweepNames(ctx); err != nil {
 		return err
 	}
+	if err := sweepPieces(ctx); err != nil {
+		return err
+	}
 	return sweepMaps()
+}
+
+// Sweep removes what a killed command or a finished connection left, as every change does.
+func Sweep(ctx context.Context) error {
+	if err := checkRights(); err != nil {
+		return err
+	}
+	if checkFS() != nil {
+		return nil // nothing can be loaded
+	}
+	unlock, err := lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	return sweep(ctx)
+}
+
+// piecesUser is what package pieces knows loaded packet schedulers by, all together.
+const piecesUser = "load"
+
+// sweepPieces gives the former size of pieces back once no packet scheduler is loaded.
+func sweepPieces(ctx context.Context) error {
+	pins, err := pins()
+	if err != nil || slices.ContainsFunc(pins, func(p pin) bool { return p.kind == catalog.Sched }) {
+		return err
+	}
+	return pieces.Restore(ctx, piecesUser)
 }
 
 // sweepNames removes the pins of links that were detached by force. It also replaces the defaults whose
@@ -433,11 +522,19 @@ func sweepNames(ctx context.Context) error {
 			return err
 		}
 	}
-	_, err = giveBack(ctx, func(p *plug, name string) bool { return p.isOurs(name) && !slices.Contains(offered[p], name) })
-	return err
+	if err := sweepUses(offered[plugOf(catalog.CC)]); err != nil {
+		return err
+	}
+	_, err = giveBack(ctx, func(_ netns.NS, p *plug, name string) bool {
+		return p.isOurs(name) && !slices.Contains(offered[p], name)
+	})
+	if err != nil {
+		return err
+	}
+	return sweepNotes()
 }
 
-// sweepMaps removes the maps once nothing writes to them and they hold no energy profile.
+// sweepMaps removes the maps once nothing writes to them and they hold neither an energy profile nor a rule.
 func sweepMaps() error {
 	if pins, err := pins(); err != nil || len(pins) > 0 {
 		return err
@@ -445,7 +542,7 @@ func sweepMaps() error {
 	maps, err := OpenMaps()
 	if errors.Is(err, ErrNotLoaded) {
 		// Maps are missing: a command was killed while it pinned or removed them. The others are empty.
-		return os.RemoveAll(pinDir)
+		return removePins()
 	}
 	if err != nil {
 		return err
@@ -454,7 +551,21 @@ func sweepMaps() error {
 	if used, err := maps.inUse(); err != nil || used {
 		return err
 	}
-	return os.RemoveAll(pinDir)
+	return removePins()
+}
+
+// removePins removes all but what is used in cgroups.
+func removePins() error {
+	dirs, err := filepath.Glob(filepath.Join(pinDir, "*"))
+	if err != nil {
+		return err
+	}
+	for _, dir := range dirs {
+		if dir != useDir {
+			err = errors.Join(err, os.RemoveAll(dir))
+		}
+	}
+	return errors.Join(err, removeIfEmpty(pinDir))
 }
 
 // countLive returns how many subflows or, of a scheduler, connections run the algorithm's code.

@@ -3,6 +3,7 @@
 package loader
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -29,6 +30,8 @@ const (
 	MapConnections   MapName = "mpcc_sched_conn" // live state of each connection under a packet scheduler
 	MapSchedTotals   MapName = "mpcc_sched_sums" // sums that outlive them, for each CPU
 	MapSchedCounters MapName = "mpcc_sched_lost" // what could not be recorded of packet schedulers
+	MapPathRules     MapName = "mpcc_path_rules" // the user's rules for paths
+	MapPathUses      MapName = "mpcc_path_uses"  // what these have carried
 )
 
 // Maps are the pinned maps that the programs and their readers share. Package telemetry reads them as
@@ -37,13 +40,18 @@ type Maps struct {
 	byName map[MapName]*ebpf.Map
 }
 
-// OpenMaps opens the pinned maps. The error wraps ErrNotLoaded where they are not all there.
-func OpenMaps() (*Maps, error) {
+// OpenMaps opens the pinned maps to be read, which takes only the permission to read their files. The error wraps
+// ErrNotLoaded where they are not all there.
+func OpenMaps() (*Maps, error) { return openMaps(&ebpf.LoadPinOptions{ReadOnly: true}) }
+
+func openMapsToChange() (*Maps, error) { return openMaps(nil) }
+
+func openMaps(o *ebpf.LoadPinOptions) (*Maps, error) {
 	spec, err := obj.LoadMaps()
 	if err != nil {
 		return nil, err
 	}
-	m, complete, err := openPinned(spec)
+	m, complete, err := openPinned(spec, o)
 	if err != nil || complete {
 		return m, err
 	}
@@ -63,13 +71,13 @@ func (m *Maps) Close() {
 
 // openPinned opens the maps of spec that are pinned, and reports whether all of them are. The maps may have any
 // number of entries, which it writes to spec; anything else that differs from spec is an error.
-func openPinned(spec *ebpf.CollectionSpec) (m *Maps, complete bool, err error) {
+func openPinned(spec *ebpf.CollectionSpec, o *ebpf.LoadPinOptions) (m *Maps, complete bool, err error) {
 	m, complete = &Maps{byName: map[MapName]*ebpf.Map{}}, true
 	for name, s := range spec.Maps {
 		if s.Pinning != ebpf.PinByName {
 			continue
 		}
-		got, err := ebpf.LoadPinnedMap(filepath.Join(mapDir, name), nil)
+		got, err := ebpf.LoadPinnedMap(filepath.Join(mapDir, name), o)
 		if errors.Is(err, fs.ErrNotExist) {
 			complete = false
 			continue
@@ -100,7 +108,7 @@ func makeMaps(subflows int) (m *Maps, made bool, err error) {
 	if err := sizeMaps(spec.Maps, subflows); err != nil {
 		return nil, false, err
 	}
-	m, complete, err := openPinned(spec)
+	m, complete, err := openPinned(spec, nil)
 	if err != nil || complete {
 		return m, false, err
 	}
@@ -108,13 +116,43 @@ func makeMaps(subflows int) (m *Maps, made bool, err error) {
 	if err := os.MkdirAll(mapDir, 0o700); err != nil {
 		return nil, false, err
 	}
-	coll, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{Maps: ebpf.MapOptions{PinPath: mapDir}})
+	coll, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{Maps: ebpf.MapOptions{PinPath: mapDir}, Cache: types})
 	if err != nil {
 		return nil, false, explain("create the maps", err)
 	}
 	coll.Close()
-	m, err = OpenMaps()
+	m, err = openMapsToChange()
 	return m, true, err
+}
+
+func makeAllMaps() (*Maps, error) {
+	m, _, err := makeMaps(0)
+	return m, err
+}
+
+// changeMaps has change write to the shared maps, while no other process changes anything. Maps that are then of no use
+// are removed.
+func changeMaps(ctx context.Context, open func() (*Maps, error), change func(*Maps) error) error {
+	if err := checkRights(); err != nil {
+		return err
+	}
+	if err := checkWritable(); err != nil {
+		return err
+	}
+	unlock, err := lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	m, err := open()
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	if err := change(m); err != nil {
+		return errors.Join(err, sweep(ctx))
+	}
+	return sweep(ctx)
 }
 
 // Read returns a whole map. K and V must have the size and the layout that the map has, by its definition
@@ -122,8 +160,14 @@ func makeMaps(subflows int) (m *Maps, made bool, err error) {
 // be among them.
 func Read[K comparable, V any](m *Maps, name MapName) (map[K]V, error) {
 	all := map[K]V{}
-	err := visitMap(m, name, 1, func(key K, values []V) { all[key] = values[0] })
+	err := Visit(m, name, func(key K, value *V) { all[key] = *value })
 	return all, err
+}
+
+// Visit is Read for maps that are too large to have them whole in memory: it visits each entry once, in no order. The
+// value is good until visit returns.
+func Visit[K comparable, V any](m *Maps, name MapName, visit func(K, *V)) error {
+	return visitMap(m, name, 1, func(key K, values []V) { visit(key, &values[0]) })
 }
 
 // ReadPerCPU is Read for a map that has a value for each CPU.
@@ -156,14 +200,16 @@ func visitMap[K comparable, V any](m *Maps, name MapName, values int, visit func
 // batch is how many values are read at a time.
 const batch = 1024
 
-// visitBatches reads so many entries at a time.
+// visitBatches reads so many entries at a time. The kernel goes from bucket to bucket, each of which it gives as it is at
+// one moment: no entry is seen twice, and none is left out that is there all the time.
 func visitBatches[K comparable, V any](m *ebpf.Map, size, values int, visit func(K, []V)) error {
 	var cursor ebpf.MapBatchCursor
+	keys, all := make([]K, size), make([]V, size*values)
 	for {
-		keys, all := make([]K, size), make([]V, size*values)
 		n, err := m.BatchLookup(&cursor, keys, all, nil)
 		if errors.Is(err, unix.ENOSPC) { // the kernel gives whole buckets of a hash, and this one holds more
 			size *= 2
+			keys, all = make([]K, size), make([]V, size*values)
 			continue
 		}
 		if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
@@ -178,7 +224,8 @@ func visitBatches[K comparable, V any](m *ebpf.Map, size, values int, visit func
 	}
 }
 
-// visitEntries serves kernels, and types of maps, that have no batches.
+// visitEntries serves kernels, and types of maps, that have no batches. Where the entry that it is at goes, the kernel
+// starts again from the first one.
 func visitEntries[K comparable, V any](m *ebpf.Map, values int, visit func(K, []V)) error {
 	var key K
 	all := make([]V, values)
@@ -186,9 +233,13 @@ func visitEntries[K comparable, V any](m *ebpf.Map, values int, visit func(K, []
 	if m.Type() == ebpf.PerCPUHash {
 		out = &all
 	}
+	seen := map[K]bool{}
 	it := m.Iterate()
 	for it.Next(&key, out) {
-		visit(key, all)
+		if !seen[key] {
+			seen[key] = true
+			visit(key, all)
+		}
 	}
 	if err := it.Err(); err != nil && !errors.Is(err, ebpf.ErrIterationAborted) {
 		return err
@@ -196,9 +247,9 @@ func visitEntries[K comparable, V any](m *ebpf.Map, values int, visit func(K, []
 	return nil
 }
 
-// inUse tells whether connections still write to the maps or the user keeps profiles in them.
+// inUse tells whether connections still write to the maps or the user keeps profiles or rules in them.
 func (m *Maps) inUse() (bool, error) {
-	for _, name := range []MapName{MapSubflows, MapConnections, MapEnergy} {
+	for _, name := range []MapName{MapSubflows, MapConnections, MapEnergy, MapPathRules} {
 		first, err := m.byName[name].NextKeyBytes(nil)
 		if err != nil {
 			return false, fmt.Errorf("read map %s: %w", name, err)

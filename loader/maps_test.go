@@ -11,6 +11,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/mpcc/mpcc/bpf/obj"
+	"github.com/mpcc/mpcc/test/said"
 )
 
 func newMap(t *testing.T, spec *ebpf.MapSpec) *ebpf.Map {
@@ -79,6 +80,71 @@ func TestReadPerCPUHash(t *testing.T) {
 	}
 }
 
+// Entries that stay are visited once each while others come and go, in batches and one by one.
+func TestVisitWhileEntriesComeAndGo(t *testing.T) {
+	const staying = 2 * batch
+	m := newMap(t, &ebpf.MapSpec{Type: ebpf.Hash, KeySize: 8, ValueSize: 8, MaxEntries: 4 * batch})
+	for i := range uint64(staying) {
+		if err := m.Put(i, i); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stop, stopped := make(chan struct{}), make(chan error)
+	go func() {
+		const passing = uint64(1 << 32)
+		for i := uint64(0); ; i++ {
+			select {
+			case <-stop:
+				stopped <- nil
+				return
+			default:
+			}
+			err := m.Put(passing+i, i)
+			if i >= batch {
+				err = errors.Join(err, m.Delete(passing+i-batch))
+			}
+			if err != nil {
+				stopped <- err
+				return
+			}
+		}
+	}()
+	one := &Maps{byName: map[MapName]*ebpf.Map{"passing": m}}
+	for range 20 {
+		for way, visit := range map[string]func(func(uint64)) error{
+			"in batches": func(f func(uint64)) error {
+				return Visit(one, "passing", func(key uint64, _ *uint64) { f(key) })
+			},
+			"one by one": func(f func(uint64)) error {
+				return visitEntries(m, 1, func(key uint64, _ []uint64) { f(key) })
+			},
+		} {
+			times, stayed := map[uint64]int{}, 0
+			err := visit(func(key uint64) {
+				times[key]++
+				if key < staying {
+					stayed++
+				}
+			})
+			if err != nil {
+				t.Errorf("%s: %v", way, err)
+			}
+			if stayed != staying && way == "in batches" {
+				t.Errorf("%s: %d of %d entries that stay", way, stayed, staying)
+			}
+			for key, n := range times {
+				if n != 1 {
+					t.Errorf("%s: entry %d is visited %d times", way, key, n)
+				}
+			}
+		}
+	}
+	close(stop)
+	if err := <-stopped; err != nil {
+		t.Error(err)
+	}
+}
+
 // A type of map that has no batches on any kernel: its entries are read one by one.
 func TestReadWithoutBatches(t *testing.T) {
 	m := newMap(t, &ebpf.MapSpec{Type: ebpf.DevMapHash, KeySize: 4, ValueSize: 4, MaxEntries: 8})
@@ -103,9 +169,9 @@ func TestReadOfOtherSizes(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := Read[uint64, uint64](m, "small")
-	said(t, err, "read map small: ")
+	said.InALine(t, err, "read map small: ")
 	_, err = Read[uint32, uint32](m, "large")
-	said(t, err, `there is no shared map "large"`)
+	said.InALine(t, err, `there is no shared map "large"`)
 }
 
 // MapName has a constant for each of the programs' shared maps, and no other.
@@ -118,6 +184,7 @@ func TestMapNames(t *testing.T) {
 	}
 	for _, name := range []MapName{
 		MapSubflows, MapTotals, MapCounters, MapEnergy, MapConnections, MapSchedTotals, MapSchedCounters,
+		MapPathRules, MapPathUses,
 	} {
 		names = append(names, string(name))
 	}
@@ -159,7 +226,7 @@ func TestSizesAreInProportion(t *testing.T) {
 	}
 	for _, wrong := range []int{-1, leastSubflows - 1, mostSubflows + 1} {
 		err := sizeMaps(sized(t, 0), wrong)
-		said(t, err, "give 16 to 4194304")
+		said.InALine(t, err, "give 16 to 4194304")
 		if !errors.Is(err, ErrUsage) {
 			t.Errorf("%d: %v is no usage error", wrong, err)
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/mpcc/mpcc/bpf/catalog"
 	"github.com/mpcc/mpcc/bpf/obj"
 	"github.com/mpcc/mpcc/internal/netns"
+	"github.com/mpcc/mpcc/internal/sysctl"
 )
 
 // plug describes where algorithms of a kind plug into the kernel.
@@ -105,8 +106,13 @@ func (p *plug) stillOffered(ctx context.Context, name string) (bool, error) {
 	}
 }
 
+// isOurs reports whether mpcc brings an algorithm, or has loaded it from an object file.
 func (p *plug) isOurs(name string) bool {
-	return slices.ContainsFunc(catalog.Entries, func(e catalog.Entry) bool { return e.Kind == p.kind && e.Name == name })
+	if isInCatalog(p.kind, name) {
+		return true
+	}
+	_, err := os.Stat(notePath(p.kind, name))
+	return err == nil
 }
 
 // readDefault returns the namespace's default; "" where the kernel has no such setting.
@@ -119,7 +125,7 @@ func (p *plug) readDefault(ns netns.NS) (value string, err error) {
 }
 
 func (p *plug) writeDefault(ns netns.NS, value string) error {
-	return ns.Do(func() error { return os.WriteFile(p.setting, []byte(value), 0o644) })
+	return ns.Do(func() error { return sysctl.Write(p.setting, value) })
 }
 
 func readSetting(path string) (string, error) {

@@ -10,12 +10,10 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
 	"golang.org/x/sys/unix"
 
 	"github.com/mpcc/mpcc/bpf/catalog"
-	"github.com/mpcc/mpcc/bpf/obj"
 )
 
 // Feature is something that mpcc needs of the kernel.
@@ -32,12 +30,18 @@ type kernelFeature struct {
 	inBTF      func(*btf.Spec) bool
 }
 
+// types is the BTF of the kernel and of its modules. A process reads each once, as that takes a good part of a load:
+// it has to be started anew when another version of mpcc's module is installed.
+var types = btf.NewCache()
+
 // The struct_ops types of packet schedulers in BTF: the kernel's own, and that of mpcc's module, which is there
 // while the module is loaded.
 const (
 	nativeSchedType = "bpf_struct_ops_mptcp_sched_ops"
 	moduleSchedType = "bpf_struct_ops_mptcp_xsched_ops"
 	schedModule     = "mpcc_sched"
+	// What the module's iterator gives; other versions gave something else, which the programs cannot use.
+	moduleSubflowType = "mptcp_xsched_subflow"
 )
 
 func hasStruct(name string) func(*btf.Spec) bool {
@@ -75,7 +79,7 @@ var features = map[catalog.Kind][]kernelFeature{
 
 // Probe returns the features that an algorithm of this kind needs, and which of them this kernel has.
 func Probe(k catalog.Kind) []Feature {
-	spec, err := btf.LoadKernelSpec()
+	spec, err := types.Kernel()
 	if err != nil {
 		return []Feature{{Name: "BTF (type information)", Mend: "it is built without CONFIG_DEBUG_INFO_BTF"}}
 	}
@@ -102,30 +106,26 @@ func Probe(k catalog.Kind) []Feature {
 // missing, how to get it. fit says that this kernel has all else, so that it can take mpcc's module.
 func probeSchedType(fit bool) Feature {
 	f := Feature{Name: "BPF packet schedulers"}
-	if hasNativeScheds() {
+	spec, err := types.Module(schedModule)
+	loaded := err == nil && hasStruct(moduleSchedType)(spec)
+	switch {
+	case hasNativeScheds():
 		f.Present, f.Origin = true, "the kernel's own"
-	} else if spec, err := btf.LoadKernelModuleSpec(schedModule); err == nil && hasStruct(moduleSchedType)(spec) {
+	case loaded && hasStruct(moduleSubflowType)(spec):
 		f.Present, f.Origin = true, "mpcc's kernel module"
-	} else if fit {
+	case loaded:
+		f.Mend = "the kernel module that is loaded is of an older mpcc; mpcc sched install brings this one's"
+	case fit:
 		f.Mend = "mpcc sched install gives it a kernel module that has them"
-	} else {
+	default:
 		f.Mend = "mpcc's kernel module adds them, but only to kernels that have all else"
 	}
 	return f
 }
 
 func hasNativeScheds() bool {
-	spec, err := btf.LoadKernelSpec()
+	spec, err := types.Kernel()
 	return err == nil && hasStruct(nativeSchedType)(spec)
-}
-
-// object returns the algorithm's object in the variant for this kernel.
-func object(e catalog.Entry) (*ebpf.CollectionSpec, error) {
-	v := obj.Stock
-	if e.Kind == catalog.Sched && hasNativeScheds() {
-		v = obj.Native
-	}
-	return obj.Load(e.Kind, e.Name, v)
 }
 
 // lacks returns, in words, the features that algorithms of a kind need and this kernel lacks; "" if none.
@@ -142,14 +142,19 @@ func lacks(k catalog.Kind) string {
 // Check returns nil if an algorithm could be attached here, and attaches nothing. The error wraps
 // ErrUnsupported if the kernel cannot run it; it is the same for all algorithms of a kind if the kernel lacks
 // what all of them need.
-func Check(e catalog.Entry) error {
-	if without := lacks(e.Kind); without != "" {
+func Check(e catalog.Entry) error { return check(source{Entry: e}) }
+
+// Check is as the function of that name.
+func (o *Object) Check() error { return check(source{o.Entry, o}) }
+
+func check(from source) error {
+	if without := lacks(from.Kind); without != "" {
 		return unsupported("this kernel (%s) has %s", Release(), without)
 	}
 	if err := checkRights(); err != nil {
 		return err
 	}
-	return verify(e, nil)
+	return verify(from, nil)
 }
 
 // Release returns the release of the running kernel, such as 6.12.107+deb13-cloud-amd64.

@@ -39,15 +39,15 @@ func SetProfile(ctx context.Context, i Interface, p Profile) error {
 	if err != nil {
 		return err
 	}
-	key, err := i.locate(&value)
+	key, there, err := i.locate(&value)
 	if err != nil {
 		return err
 	}
-	open := func() (*Maps, error) {
-		m, _, err := makeMaps(0)
-		return m, err
-	}
-	return changeProfiles(ctx, open, func(energy *ebpf.Map) error {
+	return changeMaps(ctx, makeAllMaps, func(m *Maps) error {
+		if _, err := m.forgetGone(i.Name, key, there); err != nil {
+			return err
+		}
+		energy := m.byName[MapEnergy]
 		err := energy.Put(key, value)
 		if errors.Is(err, unix.E2BIG) {
 			return fmt.Errorf("%d interfaces have energy profiles, and there is no room for more: mpcc energy unset takes one away", energy.MaxEntries())
@@ -56,37 +56,41 @@ func SetProfile(ctx context.Context, i Interface, p Profile) error {
 	})
 }
 
-// DeleteProfile removes the energy profile of an interface; it need not have one.
+// DeleteProfile removes the energy profile of an interface, which need not have one; also one that an interface of this
+// name had and has taken with it.
 func DeleteProfile(ctx context.Context, i Interface) error {
-	key, err := i.locate(new(obj.MapsMpccEnergyProfile))
-	if err != nil {
-		return err
+	key, there, missing := i.locate(new(obj.MapsMpccEnergyProfile))
+	if missing != nil && there == nil {
+		return missing
 	}
-	err = changeProfiles(ctx, OpenMaps, func(energy *ebpf.Map) error { return energy.Delete(key) })
+	forgotten := 0
+	err := changeMaps(ctx, openMapsToChange, func(m *Maps) (err error) {
+		if forgotten, err = m.forgetGone(i.Name, key, there); err != nil || missing != nil {
+			return err
+		}
+		return m.byName[MapEnergy].Delete(key)
+	})
 	if errors.Is(err, ebpf.ErrKeyNotExist) || errors.Is(err, ErrNotLoaded) {
-		return nil
+		err = nil
+	}
+	if err == nil && forgotten == 0 {
+		return missing
 	}
 	return err
 }
 
-func changeProfiles(ctx context.Context, open func() (*Maps, error), change func(*ebpf.Map) error) error {
-	if err := checkRights(); err != nil {
-		return err
+// forgetGone removes the profiles of interfaces that had this name in the key's namespace and are not there any more,
+// and returns how many.
+func (m *Maps) forgetGone(name string, of obj.MapsMpccEnergyKey, there map[uint32]bool) (forgotten int, err error) {
+	all, err := Read[obj.MapsMpccEnergyKey, obj.MapsMpccEnergyProfile](m, MapEnergy)
+	for key, value := range all {
+		if key.NetnsCookie != of.NetnsCookie || there[key.Ifindex] || unix.ByteSliceToString(value.Ifname[:]) != name {
+			continue
+		}
+		forgotten++
+		err = errors.Join(err, m.byName[MapEnergy].Delete(key))
 	}
-	unlock, err := lock(ctx)
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	m, err := open()
-	if err != nil {
-		return err
-	}
-	defer m.Close()
-	if err := change(m.byName[MapEnergy]); err != nil {
-		return err
-	}
-	return sweep(ctx)
+	return forgotten, err
 }
 
 // toMap brings a profile into the units of the map, uW/Mbps and uW.
@@ -109,15 +113,15 @@ func (p Profile) toMap() (value obj.MapsMpccEnergyProfile, err error) {
 	return value, nil
 }
 
-// locate returns the interface's key in the map. It also writes into the profile what people know it by: the
-// interface's name and the inode number of its namespace.
-func (i Interface) locate(p *obj.MapsMpccEnergyProfile) (key obj.MapsMpccEnergyKey, err error) {
+// locate returns the interface's key in the map, and the indices of all that its namespace has. It also writes into the
+// profile what people know it by: the interface's name and the inode number of its namespace.
+func (i Interface) locate(p *obj.MapsMpccEnergyProfile) (key obj.MapsMpccEnergyKey, there map[uint32]bool, err error) {
 	ns, err := netns.Current()
 	if i.Netns != "" {
 		ns, err = netns.Named(i.Netns)
 	}
 	if err != nil {
-		return key, err
+		return key, nil, err
 	}
 	var list []net.Interface
 	err = ns.Do(func() error {
@@ -129,17 +133,21 @@ func (i Interface) locate(p *obj.MapsMpccEnergyProfile) (key obj.MapsMpccEnergyK
 		return err
 	})
 	if err != nil {
-		return key, err
+		return key, nil, err
 	}
+	there = map[uint32]bool{}
 	var names []string
-	for _, there := range list {
-		if there.Name == i.Name {
-			key.Ifindex = uint32(there.Index)
+	for _, one := range list {
+		there[uint32(one.Index)] = true
+		names = append(names, strings.Trim(strconv.Quote(one.Name), `"`))
+		if one.Name == i.Name {
+			key.Ifindex = uint32(one.Index)
 			p.Netns = uint32(ns.Inode)
-			copy(p.Ifname[:], there.Name)
-			return key, nil
+			copy(p.Ifname[:], one.Name)
 		}
-		names = append(names, strings.Trim(strconv.Quote(there.Name), `"`))
 	}
-	return key, fmt.Errorf("%s has no interface %s; it has %s", ns, strings.Trim(strconv.Quote(i.Name), `"`), strings.Join(names, ", "))
+	if key.Ifindex != 0 {
+		return key, there, nil
+	}
+	return key, there, fmt.Errorf("%s has no interface %s; it has %s", ns, strings.Trim(strconv.Quote(i.Name), `"`), strings.Join(names, ", "))
 }

@@ -5,7 +5,6 @@ package loader_test
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
 	"math"
 	"math/rand/v2"
 	"path/filepath"
@@ -74,7 +73,7 @@ func outputOf(t *testing.T, o sched.Outcome) loader.Output {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := loader.Output{Connection: loader.Numbers{"waits": o.Waits, "resend": o.Resend}, Memory: e.Memory}
+	out := loader.Output{Connection: loader.Numbers{"waits": o.Waits, "resend": o.Resend, "wait_us": o.Wait}, Memory: e.Memory}
 	for i := range o.Send {
 		out.Subflows = append(out.Subflows, loader.Numbers{
 			"send": o.Send[i], "rate": o.Rate[i], "cost": o.Cost[i], "objective": o.Objective[i],
@@ -91,7 +90,7 @@ func compareSched(got loader.Output, want sched.Expect, terms []float64, precisi
 			return fmt.Errorf("subflows[%d].send is %v, want %v", i, got.Subflows[i]["send"], send)
 		}
 	}
-	for key, value := range map[string]*float64{"waits": want.Waits, "resend": want.Resend} {
+	for key, value := range map[string]*float64{"waits": want.Waits, "resend": want.Resend, "wait_us": want.Wait} {
 		if value != nil && got.Connection[key] != *value {
 			return fmt.Errorf("connection.%s is %v, want %v", key, got.Connection[key], *value)
 		}
@@ -179,7 +178,7 @@ func TestRandomScenes(t *testing.T) {
 				r := rand.New(rand.NewPCG(start, uint64(i)))
 				sends, waits, edges := 0, 0, 0
 				for range scenes {
-					scene := sched.Random(r)
+					scene := s.Random(r)
 					o := s.Decide(scene, set)
 					want, err := o.Expected()
 					if err != nil {
@@ -241,6 +240,7 @@ func TestWrongSchedulerIsSeen(t *testing.T) {
 		{"cdd", "minrtt", nil},
 		{"roundrobin", "minrtt", nil},
 		{"roundrobin", "roundrobin", sched.Tunables{"num_segments": "2"}},
+		{"prefer", "minrtt", nil},
 		{"redundant", "minrtt", nil},
 		{"blest", "ecf", nil},
 		{"blest", "minrtt", nil},
@@ -267,26 +267,32 @@ func TestWrongSchedulerIsSeen(t *testing.T) {
 	}
 }
 
-// A wait is granted only if an ACK is sure to end it, and whatever is usable sends otherwise.
+// A wait is granted only if an ACK is sure to end it, or the scheduler sets the timer; whatever is usable sends
+// otherwise.
 func TestNoSceneStalls(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
-	evaluators := map[string]*loader.Evaluator{}
 	for _, e := range packetSchedulers() {
-		evaluators[e.Name] = evaluator(t, e, nil)
-	}
-	for range 2_000 {
-		scene := sched.Random(r)
-		scene.Connection.Outstanding, scene.Connection.Reinject = 0, 0
-		for _, name := range slices.Sorted(maps.Keys(evaluators)) {
-			out := decideScene(t, evaluators[name], scene)
+		ev, timed := evaluator(t, e, nil), 0
+		for range 2_000 {
+			scene := scheduler(t, e.Name).Random(r)
+			scene.Connection.Outstanding, scene.Connection.Reinject = 0, 0
+			out := decideScene(t, ev, scene)
 			usable, sends := 0.0, 0.0
 			for _, s := range out.Subflows {
 				usable += s["usable"]
 				sends += s["send"]
 			}
-			if out.Connection["waits"] != 0 || usable > 0 && sends == 0 {
-				t.Fatalf("%s waits with nothing outstanding: %+v", name, scene)
+			if out.Connection["wait_us"] > 0 {
+				timed++
+				continue
 			}
+			if out.Connection["waits"] != 0 || usable > 0 && sends == 0 {
+				t.Fatalf("%s waits with nothing outstanding: %+v", e.Name, scene)
+			}
+		}
+		t.Logf("%s: %d waits that the timer ends", e.Name, timed)
+		if (timed > 0) != (e.Name == "prefer") {
+			t.Errorf("%s: %d waits that the timer ends", e.Name, timed)
 		}
 	}
 }

@@ -56,13 +56,20 @@ func Tunables(e catalog.Entry) ([]Tunable, error) {
 	return tunablesOf(spec)
 }
 
-// CheckTunables returns an error that wraps ErrUsage if the algorithm cannot be given these values.
-func CheckTunables(e catalog.Entry, set map[string]string) error {
+// Spec returns an algorithm's object with these tunables, for who runs its programs elsewhere than in a kernel. The error
+// wraps ErrUsage if the algorithm cannot be given these values.
+func Spec(e catalog.Entry, set map[string]string) (*ebpf.CollectionSpec, error) {
 	spec, err := obj.Load(e.Kind, e.Name, obj.Stock)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return setTunables(spec, e, set)
+	return spec, setTunables(spec, e, set)
+}
+
+// CheckTunables returns an error that wraps ErrUsage if the algorithm cannot be given these values.
+func CheckTunables(e catalog.Entry, set map[string]string) error {
+	_, err := Spec(e, set)
+	return err
 }
 
 func tunablesOf(spec *ebpf.CollectionSpec) ([]Tunable, error) {
@@ -81,7 +88,10 @@ func tunablesOf(spec *ebpf.CollectionSpec) ([]Tunable, error) {
 		}
 		var value uint32
 		if err := v.Get(&value); err != nil {
-			return nil, err
+			return nil, fmt.Errorf("tunable %s: it is not a number of 32 bits: %w", name, err)
+		}
+		if uint64(value) < t.Low || uint64(value) > t.High {
+			return nil, fmt.Errorf("tunable %s: its default %d is not one of %s", name, value, t.Range())
 		}
 		t.Default = t.format(value)
 		if paper, ok := tagOf(v, paperTag); ok && paper != t.Default {

@@ -342,7 +342,7 @@ func onRandomConnections(t *testing.T, e catalog.Entry, set reference.Tunables, 
 	}
 }
 
-// onEdge reports whether the decision would be right for a connection that differs by 1e-8 in one RTT, or with a
+// onEdge reports whether the decision would be right for a connection that differs by 1e-8 in one RTT or theta, or with a
 // rounding that comes out to the other side. Where a rule compares two quantities that are equal within that, fixed
 // point may take either side.
 func onEdge(a reference.Algorithm, subflows []reference.Subflow, set reference.Tunables, got []loader.Numbers) bool {
@@ -358,11 +358,14 @@ func onEdge(a reference.Algorithm, subflows []reference.Subflow, set reference.T
 	}
 	for i := range subflows {
 		for _, nudge := range []float64{1 - 1e-8, 1 + 1e-8} {
-			near := slices.Clone(subflows)
-			near[i].SRTT *= nudge
-			want, of := expected(a.Decide(near, set))
-			if _, err := compare(got, want, of, a.Precision); err == nil {
-				return true
+			byRTT, byTheta := slices.Clone(subflows), slices.Clone(subflows)
+			byRTT[i].SRTT *= nudge
+			byTheta[i].Theta *= nudge
+			for _, near := range [][]reference.Subflow{byRTT, byTheta} {
+				want, of := expected(a.Decide(near, set))
+				if _, err := compare(got, want, of, a.Precision); err == nil {
+					return true
+				}
 			}
 		}
 	}
@@ -394,9 +397,11 @@ func TestWrongRuleIsSeen(t *testing.T) {
 		{derivedVectors, "dtsx", "dtsx", reference.Tunables{"q_target_us": "5001"}},
 		{publishedVectors, "cdd", "lia", nil},
 		{publishedVectors, "cdd", "cdd", reference.Tunables{"rule": "text"}},
+		{derivedVectors, "cdd", "cdd", reference.Tunables{"noise_us": "10000"}},
 		{derivedVectors, "cdd", "cdd", reference.Tunables{"theta_0_percent": "151"}},
 		{publishedVectors, "wvegas", "lia", nil},
 		{publishedVectors, "wvegas", "wvegas", reference.Tunables{"drain": "alpha"}},
+		{publishedVectors, "wvegas", "wvegas", reference.Tunables{"noise_us": "10000"}},
 		{publishedVectors, "mpcubic", "mpcubic", reference.Tunables{"mode": "literal"}},
 		{publishedVectors, "mpcubic", "mpcubic", reference.Tunables{"least_left_percent": "50"}},
 		{publishedVectors, "ecmtcp", "ecmtcp", reference.Tunables{"alone": "cubic"}},

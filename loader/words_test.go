@@ -15,17 +15,8 @@ import (
 
 	"github.com/mpcc/mpcc/bpf/catalog"
 	"github.com/mpcc/mpcc/bpf/obj"
+	"github.com/mpcc/mpcc/test/said"
 )
-
-// said fails the test unless the error is one line with this text in it.
-func said(t *testing.T, err error, want string) {
-	t.Helper()
-	if err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("error %v, want %q in it", err, want)
-	} else if strings.Contains(err.Error(), "\n") {
-		t.Errorf("%q is more than a line", err)
-	}
-}
 
 func TestInputErrorsTellWhere(t *testing.T) {
 	for in, want := range map[string]string{
@@ -42,7 +33,7 @@ func TestInputErrorsTellWhere(t *testing.T) {
 		var value struct {
 			A []Numbers `json:"a"`
 		}
-		t.Run(in, func(t *testing.T) { said(t, readJSON([]byte(in), &value), want) })
+		t.Run(in, func(t *testing.T) { said.InALine(t, readJSON([]byte(in), &value), want) })
 	}
 }
 
@@ -61,7 +52,7 @@ func TestTunablesAreParsed(t *testing.T) {
 	}
 	for _, text := range []string{"1", "1001", "-1", "2.5", "", "4294967298"} {
 		_, err := number.parse(text)
-		said(t, err, fmt.Sprintf("--set cap: %q is not one of 2..1000 packets", text))
+		said.InALine(t, err, fmt.Sprintf("--set cap: %q is not one of 2..1000 packets", text))
 		if !errors.Is(err, ErrUsage) {
 			t.Errorf("%q is no usage error", text)
 		}
@@ -74,7 +65,7 @@ func TestTunablesAreParsed(t *testing.T) {
 		t.Errorf("square is %d, %v", got, err)
 	}
 	_, err = words.parse("1")
-	said(t, err, `--set metric: "1" is not one of rate|square`)
+	said.InALine(t, err, `--set metric: "1" is not one of rate|square`)
 	for _, text := range []string{"2..1000 packets", "two..3; words", "2..; none"} {
 		if _, err := parseTunable("x", text); err == nil {
 			t.Errorf("tunable %q passes", text)
@@ -126,7 +117,7 @@ func TestEveryAlgorithmTakesPaper(t *testing.T) {
 			t.Error(err)
 		}
 		err := CheckTunables(e, map[string]string{Paper: "1"})
-		said(t, err, "--set paper=1: paper takes no value")
+		said.InALine(t, err, "--set paper=1: paper takes no value")
 		if !errors.Is(err, ErrUsage) {
 			t.Errorf("%v is no usage error", err)
 		}
@@ -151,7 +142,7 @@ func TestPaperValuesAreChecked(t *testing.T) {
 		v.Tags[i] = tag
 		all, err := tunablesOf(spec)
 		if want != "" {
-			said(t, err, want)
+			said.InALine(t, err, want)
 			continue
 		}
 		if err != nil {
@@ -177,7 +168,7 @@ func TestErrorsAreInWords(t *testing.T) {
 		{errors.New("one\ntwo"), "load x: one two", nil},
 	} {
 		err := explain("load x", test.err)
-		said(t, err, test.want)
+		said.InALine(t, err, test.want)
 		if !errors.Is(err, test.err) {
 			t.Errorf("%v hides its cause", err)
 		}

@@ -43,6 +43,9 @@ type Entry struct {
 	Good, Bad string
 	// Priced algorithms take the energy profiles of the interfaces into account.
 	Priced bool
+	// Differs says what a packet scheduler does otherwise than its source beside the rule by which it chooses:
+	// what it sends again, and when it uses backups; "" where the source is silent.
+	Differs string
 	// Reconstruction says which parts of the rule mpcc had to fill in, because the source leaves them open; "" if
 	// none.
 	Reconstruction string
@@ -64,12 +67,12 @@ var Entries = []Entry{
 		Kind: CC, Name: "cdd",
 		Title:          "Delay-difference window control over LIA",
 		Source:         "Tao, Yan, CDD-MPTCP, sections 2.1 and 2.2, Algorithm 1",
-		Rule:           "LIA; every 0.5 s on the slowest path: w /= theta above theta_max, w = (w/theta + w)/2 above theta_0",
+		Rule:           "LIA; every 0.5 s on the slowest path, while theta > theta_max: w = (w/theta + w)/2",
 		Coupling:       "theta",
 		Reconstruction: "RTTs for one-way delays, beta, theta_0, and the stop without a queue",
 		State:          "theta, time of the next cut",
 		Good:           "small receive buffers over paths whose queues differ",
-		Bad:            "large receive buffers, or unequal propagation with jitter: it gives up the slow path for nothing",
+		Bad:            "large receive buffers: there it is LIA, or with rule=algorithm gives up the slow path for nothing",
 	},
 	{
 		Kind: CC, Name: "coupled",
@@ -187,16 +190,17 @@ var Entries = []Entry{
 		Coupling: "weight",
 		State:    "base RTT, samples, alpha, smallest queue",
 		Good:     "short queues where everybody uses delay",
-		Bad:      "bottlenecks shared with loss-based TCP, where it starves, and paths with jitter, which it takes for a queue",
+		Bad:      "bottlenecks shared with loss-based TCP, where it starves",
 	},
 	{
 		Kind: Sched, Name: "blest",
-		Title:  "Blocking estimation",
-		Source: "Ferlin et al., IFIP Networking 2016; mptcp_blest of the MPTCP kernel v0.95",
-		Rule:   "lowest RTT first, but not on a slower subflow if lambda times what the fastest sends meanwhile exceeds the window that is left",
-		State:  "lambda, smallest and largest RTT",
-		Good:   "small receive buffers over unequal paths: the slow one does not block the fast one",
-		Bad:    "large buffers: then it is minrtt with more to compute",
+		Title:   "Blocking estimation",
+		Source:  "Ferlin et al., IFIP Networking 2016; mptcp_blest of the MPTCP kernel v0.95",
+		Rule:    "lowest RTT first, but not on a slower subflow if lambda times what the fastest sends meanwhile exceeds the window that is left",
+		Differs: "the original also halves the windows of slower subflows that hold up the connection's window, and sends what they hold again at once; here lambda grows when the connection's timer sends again; the original takes a backup for the fastest subflow if its RTT is the lowest",
+		State:   "lambda, smallest and largest RTT",
+		Good:    "small receive buffers over unequal paths: the slow one does not block the fast one",
+		Bad:     "large buffers: then it is minrtt with more to compute",
 	},
 	{
 		Kind: Sched, Name: "cdd",
@@ -210,12 +214,13 @@ var Entries = []Entry{
 	},
 	{
 		Kind: Sched, Name: "ecf",
-		Title:  "Earliest completion first",
-		Source: "Lim et al., CoNEXT 2017; mptcp_ecf of the authors",
-		Rule:   "lowest RTT first, but wait for the fastest if that completes sooner what is queued",
-		State:  "whether it waits",
-		Good:   "transfers that end, over paths of unequal RTT",
-		Bad:    "paths whose RTT varies much: the estimate of completion is off",
+		Title:   "Earliest completion first",
+		Source:  "Lim et al., CoNEXT 2017; mptcp_ecf of the authors",
+		Rule:    "lowest RTT first, but wait for the fastest if that completes sooner what is queued",
+		Differs: "the original also halves the windows of slower subflows that hold up the connection's window, and sends what they hold again at once",
+		State:   "whether it waits",
+		Good:    "transfers that end, over paths of unequal RTT",
+		Bad:     "paths whose RTT varies much: the estimate of completion is off",
 	},
 	{
 		Kind: Sched, Name: "emtcp",
@@ -234,19 +239,29 @@ var Entries = []Entry{
 		Source:         "ES-MPTCP, Electronics 2022, 11(3), 490, equations (5)-(7), Algorithm 1",
 		Rule:           "the k cheapest by b_r + theta_r/X_r, k maximising sum X_i - lambda T sum(b_i X_i + theta_i); inside, lowest RTT first",
 		Priced:         true,
-		Reconstruction: "lambda, rates capped by measurement, hysteresis, the size of transfers that are not known",
+		Reconstruction: "lambda, rates capped by measurement, hysteresis, the size of transfers that are not known, trials of subflows outside the set",
 		State:          "the set, losses",
 		Good:           "trading rate for energy by the size of a transfer",
 		Bad:            "interfaces without profiles: they cost nothing, and all are used",
 	},
 	{
 		Kind: Sched, Name: "minrtt",
-		Title:  "Lowest RTT first",
-		Source: "mptcp_sched of the MPTCP kernel v0.9x",
-		Rule:   "smallest smoothed RTT with room in the window",
-		State:  "nothing",
-		Good:   "the baseline of the literature",
-		Bad:    "small receive buffers over unequal paths: the slow one blocks the fast one",
+		Title:   "Lowest RTT first",
+		Source:  "mptcp_sched of the MPTCP kernel v0.9x",
+		Rule:    "smallest smoothed RTT with room in the window",
+		Differs: "the original also halves the windows of slower subflows that hold up the connection's window, and sends what they hold again at once",
+		State:   "nothing",
+		Good:    "the baseline of the literature",
+		Bad:     "small receive buffers over unequal paths: the slow one blocks the fast one",
+	},
+	{
+		Kind: Sched, Name: "prefer",
+		Title:  "By the user's preference",
+		Source: "no paper: what operators ask for (docs/path.md)",
+		Rule:   "best rank first, the next one when it is full or only when it fails; shares by weight within a rank; caps, quotas, exclusion, as mpcc path set has it",
+		State:  "rules of paths, bytes handed over, rounds, least RTT",
+		Good:   "paths that differ in price: DSL first and LTE when it is full, a quota, a path to spare",
+		Bad:    "paths without rules: then it is minrtt with more to compute",
 	},
 	{
 		Kind: Sched, Name: "redundant",
@@ -260,12 +275,13 @@ var Entries = []Entry{
 	},
 	{
 		Kind: Sched, Name: "roundrobin",
-		Title:  "The subflows in turn",
-		Source: "mptcp_rr of the MPTCP kernel v0.9x",
-		Rule:   "num_segments on each subflow with room in its window, in turn",
-		State:  "what each got in this round",
-		Good:   "comparisons; equal paths",
-		Bad:    "unequal paths: each fragment waits for the slowest",
+		Title:   "The subflows in turn",
+		Source:  "mptcp_rr of the MPTCP kernel v0.9x",
+		Rule:    "num_segments on each subflow with room in its window, in turn",
+		Differs: "the original gives backups their turn like any other subflow",
+		State:   "what each got in this round",
+		Good:    "comparisons; equal paths",
+		Bad:     "unequal paths: each fragment waits for the slowest",
 	},
 }
 

@@ -14,20 +14,24 @@
  * tau / d_min is 1 / w_min.
  *
  * Deviations. D is the smoothed RTT: the paper's one-way delays need timestamps that MPTCP does not carry.
- * beta and theta_0 are not published; the values are ours. The paper's text has the averaging step
- * above theta_max only: rule=text. It leaves theta = theta_max open: the milder step. Paths that differ
- * in propagation would be cut for ever, so a slow path without a queue (srtt at most 1.05 of its base
- * RTT) is left alone, and no window is cut below 2 packets. No cut in fast recovery, nor in that after a timeout.
+ * beta and theta_0 are not published; the values are ours. Theta = theta_max, which the paper leaves open, gets the
+ * milder step. The paper's text has the averaging step, and above theta_max only: rule=text, the default. Algorithm 1
+ * also cuts where the peer's buffer has room for the paths' difference, and leaves a fifth of DSL and LTE unused.
+ * Paths that differ in propagation would be cut for ever, so a slow path without a queue (srtt at most 1.05 of its base
+ * RTT, or noise_us above it) is left alone, and no window is cut below 2 packets. No cut in fast recovery, nor in that
+ * after a timeout.
  * The base RTT is the kernel's windowed minimum, since a handover to a longer path would otherwise look like a queue
  * for ever; base_rtt=lifetime remembers the smallest of all.
  */
 #include "mpcc/cc.h"
 
 enum { RULE_ALGORITHM, RULE_TEXT };
-TUNABLE(rule, RULE_ALGORITHM, "algorithm|text; cut by Algorithm 1, or as the paper's text has it");
+TUNABLE_PAPER(rule, RULE_TEXT, "algorithm",
+	      "algorithm|text; cut by Algorithm 1, or as the paper's text has it");
 TUNABLE(period_ms, 500, "10..10000 ms; time between two cuts");
 TUNABLE(beta_percent, 75, "0..99 percent; weight of the old theta");
 TUNABLE_BASE_RTT;
+TUNABLE_NOISE;
 TUNABLE(theta_0_percent, 150, "100..1000 percent; ratio of delays that is left alone");
 
 struct cc_state {
@@ -97,6 +101,14 @@ static __always_inline struct mpcc_num theta_max(const struct cc_sum *sum,
 	return num_add(num_div(num_of(twice), num_of(2 * (__u64)sum->fastest_cwnd)), num_of(1));
 }
 
+static __always_inline bool has_queue(const struct mpcc_path *p)
+{
+	__u64 srtt_us8 = p->srtt_us8;
+
+	return 20 * srtt_us8 > 21 * ((__u64)p->base_rtt_us << 3) &&
+	       !is_noise(srtt_us8, p->base_rtt_us);
+}
+
 /* This period's cut; the window stays where there is none. */
 MPCC_GLOBAL int cdd_set_window(struct mpcc_setting *s nonnull, const struct cc_sum *sum nonnull,
 			       const struct mpcc_path *p nonnull)
@@ -107,7 +119,7 @@ MPCC_GLOBAL int cdd_set_window(struct mpcc_setting *s nonnull, const struct cc_s
 
 	if (sum->n < 2 || p->srtt_us8 < sum->slowest_us8 || p->cwnd <= 2)
 		return 0;
-	if (20ULL * p->srtt_us8 <= 21ULL * ((__u64)p->base_rtt_us << 3))
+	if (!has_queue(p))
 		return 0;
 	cdd_coupling(&c, sum, p);
 	above = num_less(theta_max(sum, p), c.value);

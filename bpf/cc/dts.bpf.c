@@ -19,6 +19,10 @@
  * base_rtt=lifetime remembers the smallest sample of the connection's life, as Algorithm 1 does; once the
  * path has become longer, eps stays small for good. By default baseRTT is the kernel's windowed minimum
  * (net.ipv4.tcp_min_rtt_wlen, in seconds).
+ *
+ * A path that was given up comes back slowly, as the rule has it: from w0 to w1 packets beside a window W, with equal
+ * RTTs and no queues, in (w1 - w0 + 2 W ln(w1/w0) + W^2 (1/w0 - 1/w1)) / 1.987 RTTs. From 2 to 50 beside 100 these
+ * are 2,800; from min_cwnd=1, the paper's, 5,400.
  */
 #include "mpcc/cc.h"
 

@@ -69,8 +69,8 @@ static __always_inline bool has_queue(const struct mpcc_path *p)
 }
 
 /* kappa u_r */
-static __always_inline struct mpcc_num path_price(const struct cc_sum *sum,
-						  const struct mpcc_path *p)
+MPCC_GLOBAL int path_price(struct mpcc_num *price nonnull, const struct cc_sum *sum nonnull,
+			   const struct mpcc_path *p nonnull)
 {
 	struct mpcc_num ppm = num_zero();
 
@@ -79,19 +79,21 @@ static __always_inline struct mpcc_num path_price(const struct cc_sum *sum,
 			      price_ratio(&sum->prices, p->price_pj, sum->prices.cheapest_pj));
 	if (has_queue(p))
 		ppm = num_add(ppm, num_of(k2_ppm));
-	return num_div(ppm, num_of(1000000));
+	*price = num_div(ppm, num_of(1000000));
+	return 0;
 }
 
 /* sigma_r; 1 - min_k e_k / e_r is 0 without prices */
-static __always_inline struct mpcc_num path_share(const struct cc_sum *sum,
-						  const struct mpcc_path *p)
+MPCC_GLOBAL int path_share(struct mpcc_num *share nonnull, const struct cc_sum *sum nonnull,
+			   const struct mpcc_path *p nonnull)
 {
 	struct mpcc_num cheapness = price_ratio(&sum->prices, sum->prices.cheapest_pj, p->price_pj);
 	struct mpcc_num percent = num_mul(num_of(p1_percent), num_sub(num_of(1), cheapness));
 
 	if (has_queue(p))
 		percent = num_add(percent, num_of(p2_percent));
-	return num_div(percent, num_of(100));
+	*share = num_div(percent, num_of(100));
+	return 0;
 }
 
 /* d_r */
@@ -106,13 +108,15 @@ static __always_inline struct mpcc_num dts_increase(const struct cc_sum *sum,
 MPCC_GLOBAL int dtsx_step(struct mpcc_step *step nonnull, const struct cc_sum *sum nonnull,
 			  const struct mpcc_path *p nonnull)
 {
-	struct mpcc_num up = dts_increase(sum, p);
+	struct mpcc_num up = dts_increase(sum, p), share = num_zero(), price = num_zero();
 
 	step->up = up;
 	step->down = num_zero();
-	if (sum->n > 1)
-		step->down = num_add(num_mul(path_share(sum, p), up),
-				     num_mul(path_price(sum, p), num_of(p->cwnd)));
+	if (sum->n < 2)
+		return 0;
+	path_share(&share, sum, p);
+	path_price(&price, sum, p);
+	step->down = num_add(num_mul(share, up), num_mul(price, num_of(p->cwnd)));
 	return 0;
 }
 
@@ -121,11 +125,13 @@ MPCC_GLOBAL int dtsx_shift(struct mpcc_num *part nonnull, const struct cc_sum *s
 			   const struct mpcc_path *p nonnull)
 {
 	struct mpcc_num eps = num_min(path_epsilon(p), num_of(1));
-	struct mpcc_num window = num_of(p->cwnd);
-	/* Of the growth alone, taken for Reno's 1 / w. */
-	struct mpcc_num price = num_mul(path_price(sum, p), num_mul(window, window));
+	struct mpcc_num window = num_of(p->cwnd), share = num_zero(), price = num_zero();
 
-	*part = num_sub(num_mul(eps, num_sub(num_of(1), path_share(sum, p))), price);
+	path_share(&share, sum, p);
+	path_price(&price, sum, p);
+	/* Of the growth alone, taken for Reno's 1 / w. */
+	price = num_mul(price, num_mul(window, window));
+	*part = num_sub(num_mul(eps, num_sub(num_of(1), share)), price);
 	return 0;
 }
 
@@ -133,14 +139,16 @@ MPCC_GLOBAL int dtsx_shift(struct mpcc_num *part nonnull, const struct cc_sum *s
 MPCC_GLOBAL int dtsx_coupling(struct mpcc_coupling *c nonnull, const struct cc_sum *sum nonnull,
 			      const struct mpcc_path *p nonnull)
 {
-	struct mpcc_num paid = num_zero();
+	struct mpcc_num share = num_zero(), price = num_zero(), paid;
 
 	c->value = num_zero();
 	c->negative = 0;
 	if (sum->n < 2)
 		return 0;
-	paid = num_mul(path_share(sum, p), dts_increase(sum, p));
-	c->value = num_add(path_price(sum, p), num_div(paid, num_of(p->cwnd)));
+	path_share(&share, sum, p);
+	path_price(&price, sum, p);
+	paid = num_mul(share, dts_increase(sum, p));
+	c->value = num_add(price, num_div(paid, num_of(p->cwnd)));
 	return 0;
 }
 

@@ -24,9 +24,9 @@
 
 enum { RATIO_INVERSE, RATIO_LITERAL };
 enum { NO_LOSS_ALIKE, NO_LOSS_COUNTED };
-TUNABLE_PAPER(
-	no_loss, NO_LOSS_ALIKE, "counted",
-	"alike|counted; a path without a loss yet loses as h does, or once in its bytes so far");
+TUNABLE_PAPER(no_loss, NO_LOSS_ALIKE, "counted",
+	      "alike|counted; loss rate of a path without a loss yet: that of path h, or one in "
+	      "its bytes so far");
 TUNABLE(ratio, RATIO_INVERSE, "inverse|literal; increase by price_h/price_r or by p_r/p_h");
 
 struct cc_state {

@@ -46,6 +46,7 @@ TUNABLE_PAPER(least_left_percent, 50, "0",
 
 #define CUBIC_BETA_PERCENT 30
 #define MAX_DERIVED 5
+
 struct cc_state {
 	struct mpcc_flow flow;
 };
@@ -104,7 +105,8 @@ struct course {
 };
 
 /* W, t microseconds into the course. */
-static __always_inline struct mpcc_num window_at(const struct course *c, __u64 t_us, __u32 n)
+MPCC_GLOBAL int window_at(struct mpcc_num *window nonnull, const struct course *c nonnull,
+			  __u64 t_us, __u32 n)
 {
 	struct mpcc_num t = num_div(num_of(t_us), num_of((__u64)n * 1000000));
 	struct mpcc_num w = c->origin, cube, factor = cubic_c();
@@ -117,41 +119,42 @@ static __always_inline struct mpcc_num window_at(const struct course *c, __u64 t
 		factor = num_mul(factor, num_of(n));
 	cube = num_mul(factor, num_mul(away, num_mul(away, away)));
 	w = before ? num_sub(w, cube) : num_add(w, cube);
-	return literal ? scale_by(w, (struct fraction){ d.below, d.above }) : w;
+	*window = literal ? scale_by(w, (struct fraction){ d.below, d.above }) : w;
+	return 0;
 }
 
 /* The increase per segment that makes up for what the window lacks of the target, over one RTT. */
 MPCC_GLOBAL int step_to(struct mpcc_step *step nonnull, const struct course *c nonnull, __u64 t_us,
 			__u32 cwnd, __u32 n)
 {
-	struct mpcc_num w = num_of(cwnd);
-	struct mpcc_num missing = num_sub(window_at(c, t_us, n), w);
+	struct mpcc_num w = num_of(cwnd), target = num_zero();
 
-	step->up = num_min(num_div(missing, w), num_scale(num_of(1), -1));
+	window_at(&target, c, t_us, n);
+	step->up = num_min(num_div(num_sub(target, w), w), num_scale(num_of(1), -1));
 	step->down = num_zero();
 	return 0;
 }
 
 /* For given numbers: the course that follows a loss at last_max. */
-static __always_inline struct course given_course(const struct cc_sum *sum,
-						  const struct mpcc_path *p)
+MPCC_GLOBAL int given_course(struct course *c nonnull, const struct cc_sum *sum nonnull,
+			     const struct mpcc_path *p nonnull)
 {
 	struct mpcc_num w_loss = p->last_max.m ? p->last_max : num_of(p->cwnd);
 	struct mpcc_num w0 = w_loss;
 
 	if (p->last_max.m)
 		w0 = scale_by(w_loss, left_after_loss(sum->n));
-	return (struct course){
-		.origin = w_loss,
-		.k = num_cbrt(num_div(num_sub(w_loss, w0), cubic_c())),
-	};
+	c->origin = w_loss;
+	c->k = num_cbrt(num_div(num_sub(w_loss, w0), cubic_c()));
+	return 0;
 }
 
 MPCC_GLOBAL int mpcubic_step(struct mpcc_step *step nonnull, const struct cc_sum *sum nonnull,
 			     const struct mpcc_path *p nonnull)
 {
-	struct course c = given_course(sum, p);
+	struct course c = {};
 
+	given_course(&c, sum, p);
 	return step_to(step, &c, p->epoch_us + (p->srtt_us8 >> 3), p->cwnd, sum->n);
 }
 
@@ -167,10 +170,17 @@ MPCC_GLOBAL __u32 mpcubic_after_loss(const struct cc_sum *sum nonnull,
 MPCC_GLOBAL int mpcubic_coupling(struct mpcc_coupling *c nonnull, const struct cc_sum *sum nonnull,
 				 const struct mpcc_path *p nonnull)
 {
-	struct course course = given_course(sum, p);
+	struct course course = {};
 
-	c->value = window_at(&course, p->epoch_us, sum->n);
+	given_course(&course, sum, p);
 	c->negative = 0;
+	return window_at(&c->value, &course, p->epoch_us, sum->n);
+}
+
+/* A function, or the verifier would follow the conversion's branches for each subflow of a view. */
+MPCC_GLOBAL int to_number(struct mpcc_num *number nonnull, __u32 packets)
+{
+	*number = num_of(packets);
 	return 0;
 }
 
@@ -180,7 +190,7 @@ static __always_inline void mpcubic_read_private(struct mpcc_path *p, const stru
 {
 	const struct mpcc_flow *flow = &state->flow;
 
-	p->last_max = num_of(flow->last_max);
+	to_number(&p->last_max, flow->last_max);
 	if (flow->curve_of)
 		p->epoch_us = elapsed_us((__u32)tp->tcp_mstamp, flow->curve.began_us);
 }

@@ -24,6 +24,10 @@
  *  3. Siblings' rates are their present w / srtt, exact, not those of their last RTT in sixteenths of a bit.
  *  4. w grows only when it is used up.
  *  5. RTT samples are those of the ACKs that may raise the window.
+ *  6. rtt is the smallest sample, not their mean: Wi-Fi and LTE delay single packets by milliseconds, which the mean
+ *     takes for a queue, so that half of an idle path stays unused. rtt=mean is the paper's.
+ *  7. An rtt at most noise_us above base counts as base. Ten packets wait for 12 us at 10 Gbit/s; what hosts add to
+ *     an RTT is more than that, and would hold the window at some packets. noise_us=0 is the paper's.
  */
 #define MPCC_PAPER_ALONE "own"
 #include "mpcc/cc.h"
@@ -31,6 +35,11 @@
 enum { DRAIN_ABOVE_ALPHA, DRAIN_ANY };
 TUNABLE_PAPER(drain, DRAIN_ABOVE_ALPHA, "any",
 	      "alpha|any; queues that are drained: those of 2 alpha packets at least, or any");
+
+enum { RTT_SMALLEST, RTT_MEAN };
+TUNABLE_PAPER(rtt, RTT_SMALLEST, "mean",
+	      "smallest|mean; which of an RTT's samples tells of the queue");
+TUNABLE_NOISE;
 
 #define TOTAL_ALPHA 10
 #define MIN_ALPHA 2
@@ -40,7 +49,7 @@ TUNABLE_PAPER(drain, DRAIN_ABOVE_ALPHA, "any",
 
 struct cc_state {
 	struct mpcc_flow flow;
-	__u64 rtt_sum_us8; /* of this RTT's samples */
+	__u64 rtt_us8; /* this RTT's smallest sample; with rtt=mean the sum of its samples */
 	__u32 round_end; /* snd_nxt when this RTT began */
 	__u32 base_rtt_us; /* since the last idle restart; 0 = unset */
 	__u32 queue_us; /* smallest qd since the last drain; 0 = unset */
@@ -62,9 +71,9 @@ static __always_inline void wvegas_read_private(struct mpcc_path *p, const struc
 	p->alpha = state->alpha;
 	p->queue_us = state->queue_us;
 	if (state == own && state->samples) {
-		__u64 mean_us8 = state->rtt_sum_us8 / state->samples;
+		__u64 rtt_us8 = rtt == RTT_MEAN ? state->rtt_us8 / state->samples : state->rtt_us8;
 
-		p->srtt_us8 = mean_us8 < ~0U ? mean_us8 : ~0U;
+		p->srtt_us8 = rtt_us8 < ~0U ? rtt_us8 : ~0U;
 	}
 }
 
@@ -109,18 +118,18 @@ static __always_inline __u64 waiting(__u64 w, __u64 base_us8, __u64 rtt_us8)
 MPCC_GLOBAL int run_round(struct wvegas_round *r nonnull, const struct cc_sum *sum nonnull,
 			  const struct mpcc_path *p nonnull)
 {
-	__u64 rtt = p->srtt_us8, base = (__u64)p->base_rtt_us << 3;
+	__u64 rtt_us8 = p->srtt_us8, base_us8 = (__u64)p->base_rtt_us << 3;
 	__u32 w = p->cwnd, ssthresh = p->ssthresh, alpha = p->alpha, queue_us = p->queue_us;
 	__u64 diff, queue_now_us;
 
-	if (!rtt || !base)
+	if (!rtt_us8 || !base_us8)
 		return 0;
-	if (base > rtt)
-		base = rtt;
-	diff = waiting(w, base, rtt);
+	if (is_noise(rtt_us8, p->base_rtt_us))
+		base_us8 = rtt_us8;
+	diff = waiting(w, base_us8, rtt_us8);
 	if (w < ssthresh) {
 		if (diff > GAMMA) {
-			__u64 target = w * base / rtt + 1;
+			__u64 target = w * base_us8 / rtt_us8 + 1;
 
 			if (target < w)
 				w = target;
@@ -144,12 +153,12 @@ MPCC_GLOBAL int run_round(struct wvegas_round *r nonnull, const struct cc_sum *s
 		} else if (diff < alpha && w < ~0U) {
 			w++;
 		}
-		queue_now_us = (rtt - base) >> 3;
+		queue_now_us = (rtt_us8 - base_us8) >> 3;
 		if (!queue_us || queue_now_us < queue_us)
 			queue_us = queue_now_us;
 		if (queue_now_us && queue_now_us >= 2ULL * queue_us &&
 		    (drain == DRAIN_ANY || diff >= 2ULL * alpha)) {
-			w = w * base / (2 * rtt);
+			w = w * base_us8 / (2 * rtt_us8);
 			queue_us = 0;
 		}
 	}
@@ -177,7 +186,7 @@ static __always_inline int wvegas_set_window(struct mpcc_setting *s, const struc
 static __always_inline void start_round(struct cc_state *state, const struct tcp_sock *tp)
 {
 	state->round_end = tp->snd_nxt;
-	state->rtt_sum_us8 = 0;
+	state->rtt_us8 = 0;
 	state->samples = 0;
 }
 
@@ -237,12 +246,16 @@ static __always_inline void run_reno(struct tcp_sock *tp, __u32 acked)
 static __always_inline void take_sample(struct cc_state *state, const struct tcp_sock *tp)
 {
 	__u32 rtt_us = tp->rack.rtt_us;
+	__u64 rtt_us8 = (__u64)rtt_us << 3;
 
 	if (!rtt_us || state->samples == (__u16)~0)
 		return;
 	if (!state->base_rtt_us || rtt_us < state->base_rtt_us)
 		state->base_rtt_us = rtt_us;
-	state->rtt_sum_us8 += (__u64)rtt_us << 3;
+	if (rtt == RTT_MEAN)
+		state->rtt_us8 += rtt_us8;
+	else if (!state->samples || rtt_us8 < state->rtt_us8)
+		state->rtt_us8 = rtt_us8;
 	state->samples++;
 }
 

@@ -37,6 +37,37 @@ type MapsMpccEnergyProfile struct {
 	Ifname         [16]uint8
 }
 
+type MapsMpccPathRule struct {
+	_           structs.HostLayout
+	NetnsCookie uint64
+	Cap         uint64
+	Quota       uint64
+	Cgroup      uint64
+	Id          uint32
+	Netns       uint32
+	Rank        uint32
+	Weight      uint32
+	SpillUs     uint32
+	Mark        uint32
+	Address     [4]uint32
+	Mask        [4]uint32
+	Prefix      uint8
+	Kind        uint8
+	Only        uint8
+	AddressId   uint8
+	Port        uint16
+	Excluded    uint8
+	Monthly     uint8
+	Ifname      [16]uint8
+}
+
+type MapsMpccPathUse struct {
+	_           structs.HostLayout
+	Bytes       uint64
+	PaidUntilNs uint64
+	SinceS      uint64
+}
+
 type MapsMpccSchedConnection struct {
 	_               structs.HostLayout
 	OpenedUs        uint64
@@ -88,7 +119,7 @@ type MapsMpccSchedConnection struct {
 		}
 		SubflowId uint32
 		Ifindex   uint32
-		WriteSeq  uint32
+		Pad       uint32
 		LocalId   uint8
 		RemoteId  uint8
 		Backup    uint8
@@ -200,6 +231,8 @@ type MapsMpccTotalKey struct {
 const (
 	MapsMapMpccCounters  = "mpcc_counters"
 	MapsMapMpccEnergy    = "mpcc_energy"
+	MapsMapMpccPathRules = "mpcc_path_rules"
+	MapsMapMpccPathUses  = "mpcc_path_uses"
 	MapsMapMpccSchedConn = "mpcc_sched_conn"
 	MapsMapMpccSchedLost = "mpcc_sched_lost"
 	MapsMapMpccSchedSums = "mpcc_sched_sums"
@@ -257,6 +290,8 @@ type MapsProgramSpecs struct {
 type MapsMapSpecs struct {
 	MpccCounters  *ebpf.MapSpec `ebpf:"mpcc_counters"`
 	MpccEnergy    *ebpf.MapSpec `ebpf:"mpcc_energy"`
+	MpccPathRules *ebpf.MapSpec `ebpf:"mpcc_path_rules"`
+	MpccPathUses  *ebpf.MapSpec `ebpf:"mpcc_path_uses"`
 	MpccSchedConn *ebpf.MapSpec `ebpf:"mpcc_sched_conn"`
 	MpccSchedLost *ebpf.MapSpec `ebpf:"mpcc_sched_lost"`
 	MpccSchedSums *ebpf.MapSpec `ebpf:"mpcc_sched_sums"`
@@ -292,6 +327,8 @@ func (o *MapsObjects) Close() error {
 type MapsMaps struct {
 	MpccCounters  *ebpf.Map `ebpf:"mpcc_counters"`
 	MpccEnergy    *ebpf.Map `ebpf:"mpcc_energy"`
+	MpccPathRules *ebpf.Map `ebpf:"mpcc_path_rules"`
+	MpccPathUses  *ebpf.Map `ebpf:"mpcc_path_uses"`
 	MpccSchedConn *ebpf.Map `ebpf:"mpcc_sched_conn"`
 	MpccSchedLost *ebpf.Map `ebpf:"mpcc_sched_lost"`
 	MpccSchedSums *ebpf.Map `ebpf:"mpcc_sched_sums"`
@@ -303,6 +340,8 @@ func (m *MapsMaps) Close() error {
 	return _MapsClose(
 		m.MpccCounters,
 		m.MpccEnergy,
+		m.MpccPathRules,
+		m.MpccPathUses,
 		m.MpccSchedConn,
 		m.MpccSchedLost,
 		m.MpccSchedSums,

@@ -135,11 +135,12 @@ static __always_inline void blest_read_subflow(struct sched_own *own, __u32 i,
 					       const struct tcp_sock *tp)
 {
 	struct blest_lane *l = element_of(own->lanes, i);
+	__u32 srtt_us8 = tp->srtt_us;
 
-	if (!l->min_srtt_us8 || tp->srtt_us < l->min_srtt_us8)
-		l->min_srtt_us8 = tp->srtt_us;
-	if (tp->srtt_us > l->max_srtt_us8)
-		l->max_srtt_us8 = tp->srtt_us;
+	if (!l->min_srtt_us8 || srtt_us8 < l->min_srtt_us8)
+		l->min_srtt_us8 = srtt_us8;
+	if (srtt_us8 > l->max_srtt_us8)
+		l->max_srtt_us8 = srtt_us8;
 	l->ssthresh = tp->snd_ssthresh;
 }
 

@@ -18,38 +18,60 @@
 struct sched_own {
 };
 
-static __always_inline struct mpcc_num gamma_of(const struct mpcc_lane *l)
+/* gamma_r = packets / window */
+struct congestion {
+	__u64 packets; /* unacknowledged; neither has more than 32 bits */
+	__u64 window;
+	__u32 srtt_us8;
+};
+
+static __always_inline struct congestion congestion_of(const struct mpcc_lane *l)
 {
 	__u64 queued = l->mss ? (l->queued + (__u64)l->mss - 1) / l->mss : 0;
+	__u64 packets = l->in_flight + queued;
 
-	return num_div(num_of(l->in_flight + queued), num_of(l->cwnd));
+	/* Without a window nothing is congested. */
+	if (!l->cwnd)
+		return (struct congestion){ 0, 1, l->srtt_us8 };
+	return (struct congestion){ packets < ~0U ? packets : ~0U, l->cwnd, l->srtt_us8 };
 }
 
-static __always_inline bool less_congested(const struct mpcc_lane *a, const struct mpcc_lane *b)
+static __always_inline bool less_congested(const struct congestion *a, const struct congestion *b)
 {
-	struct mpcc_num gamma_a = gamma_of(a), gamma_b = gamma_of(b);
+	__u64 left = a->packets * b->window, right = b->packets * a->window;
 
-	if (!num_equal(gamma_a, gamma_b))
-		return num_less(gamma_a, gamma_b);
-	return lane_faster(a, b);
+	return left != right ? left < right : a->srtt_us8 < b->srtt_us8;
 }
 
-/* The less congested of subflow i and the best so far, of those that are usable. */
-MPCC_GLOBAL __u32 less_congested_of(struct mpcc_scene *s nonnull, __u32 best, __u32 i)
+/* The least congested subflow so far. */
+struct least_congested {
+	struct congestion congestion;
+	__u32 lane;
+};
+
+/* Takes subflow i if it is less congested. */
+MPCC_GLOBAL int compare(struct least_congested *least nonnull, struct mpcc_scene *s nonnull,
+			__u32 i)
 {
-	if (!verdict_at(s, i)->usable)
-		return best;
-	if (best == MPCC_NO_LANE || less_congested(lane_at(s, i), lane_at(s, best)))
-		return i;
-	return best;
+	struct congestion c = congestion_of(lane_at(s, i));
+
+	if (least->lane != MPCC_NO_LANE && !less_congested(&c, &least->congestion))
+		return 0;
+	least->congestion = c;
+	least->lane = i;
+	return 0;
 }
 
 MPCC_GLOBAL int cdd_rule(struct mpcc_scene *s nonnull, struct sched_own *own nonnull)
 {
-	__u32 best = MPCC_NO_LANE;
+	struct least_congested least = { .lane = MPCC_NO_LANE };
 
-	for_each_lane(i) best = less_congested_of(s, best, i);
-	send_on(s, best);
+	for_each_lane(i, s)
+	{
+		if (s->verdicts[i].usable)
+			compare(&least, s, i);
+	}
+	send_on(s, least.lane);
 	return RULE_MARKED;
 }
 

@@ -41,7 +41,6 @@ MPCC_GLOBAL int ecf_rule(struct mpcc_scene *scene nonnull, struct sched_own *own
 	__u32 fast = fastest_alive(scene), slow = fastest_usable(scene);
 	const struct mpcc_lane *f = lane_at(scene, fast), *s = lane_at(scene, slow);
 	__u64 delta = larger_deviation(own, fast, slow);
-	struct mpcc_num fast_done, slow_done;
 	__u64 k;
 
 	if (slow == MPCC_NO_LANE)
@@ -51,17 +50,14 @@ MPCC_GLOBAL int ecf_rule(struct mpcc_scene *scene nonnull, struct sched_own *own
 		return RULE_MARKED;
 	}
 	k = (scene->demand.unsent + f->mss - 1) / f->mss;
-	fast_done = num_mul(num_of(f->srtt_us8), num_of(larger(k, f->cwnd) + f->cwnd));
 	/* Both sides times 4, for beta. */
-	slow_done = num_mul(num_mul(num_of(f->cwnd), num_of(s->srtt_us8 + delta)),
-			    num_of(own->memory.waiting ? 5 : 4));
-	if (!num_less(num_scale(fast_done, 2), slow_done)) {
+	if (!product_less(4ULL * f->srtt_us8, larger(k, f->cwnd) + f->cwnd,
+			  (own->memory.waiting ? 5ULL : 4ULL) * f->cwnd, s->srtt_us8 + delta)) {
 		own->memory.waiting = 0;
 		send_on(scene, slow);
 		return RULE_MARKED;
 	}
-	slow_done = num_mul(num_of(s->srtt_us8), num_of(larger(k, s->cwnd)));
-	if (num_less(slow_done, num_mul(num_of(s->cwnd), num_of(2ULL * f->srtt_us8 + delta)))) {
+	if (product_less(s->srtt_us8, larger(k, s->cwnd), s->cwnd, 2ULL * f->srtt_us8 + delta)) {
 		send_on(scene, slow);
 		return RULE_MARKED;
 	}

@@ -28,15 +28,24 @@ static __always_inline bool cheaper(struct mpcc_scene *s, struct sched_own *own,
 	return lane_faster(lane_at(s, a), lane_at(s, b));
 }
 
-/* The cheaper of subflow i, whose cost it sets, and the best so far, of those that are usable. */
+MPCC_GLOBAL int compute_cost(struct mpcc_scene *s nonnull, struct sched_own *own nonnull, __u32 i)
+{
+	element_of(own->verdicts, i)->cost = cost_of(element_of(own->lanes, i),
+						     window_rate(lane_at(s, i)));
+	return 0;
+}
+
+static __always_inline void find_cost(struct mpcc_scene *s, struct sched_own *own, __u32 i)
+{
+	own->verdicts[i].cost = num_zero();
+	if (s->verdicts[i].alive && has_profile(&own->lanes[i]))
+		compute_cost(s, own, i);
+}
+
+/* The cheaper of subflow i and the best so far, of those that are usable. */
 MPCC_GLOBAL __u32 cheaper_of(struct mpcc_scene *s nonnull, struct sched_own *own nonnull,
 			     __u32 best, __u32 i)
 {
-	struct mpcc_num *cost = &element_of(own->verdicts, i)->cost;
-
-	*cost = num_zero();
-	if (verdict_at(s, i)->alive)
-		*cost = cost_of(element_of(own->lanes, i), window_rate(lane_at(s, i)));
 	if (!verdict_at(s, i)->usable)
 		return best;
 	return best == MPCC_NO_LANE || cheaper(s, own, i, best) ? i : best;
@@ -46,13 +55,14 @@ MPCC_GLOBAL int emtcp_rule(struct mpcc_scene *s nonnull, struct sched_own *own n
 {
 	__u32 best = MPCC_NO_LANE;
 
-	for_each_lane(i) best = cheaper_of(s, own, best, i);
+	for_each_lane(i, s) find_cost(s, own, i);
+	for_each_lane(i, s) best = cheaper_of(s, own, best, i);
 	send_on(s, best);
 	return RULE_MARKED;
 }
 
-static __always_inline void emtcp_read_subflow(struct sched_own *own, __u32 i,
-					       const struct tcp_sock *tp)
+static __always_inline void emtcp_look_up_subflow(struct sched_own *own, __u32 i,
+						  const struct tcp_sock *tp)
 {
 	read_uplink_profile(element_of(own->lanes, i), tp);
 }
@@ -68,7 +78,7 @@ static __always_inline void emtcp_show_subflow(struct mpcc_sched_subflow *shown,
 
 static const struct sched_hooks sched_hooks = {
 	.rule = emtcp_rule,
-	.read_subflow = emtcp_read_subflow,
+	.look_up_subflow = emtcp_look_up_subflow,
 	.show_subflow = emtcp_show_subflow,
 };
 

@@ -4,7 +4,7 @@
  * subflows that gains most rate for its energy.
  *
  *   x_r    (1 / (p_r rtt_r)) max_k(sqrt(2 / p_k) / rtt_k) / sum_k 1 / (rtt_k p_k), equation (7)
- *   X_r    min(x_r, the rate delivered; w MSS / rtt until one was measured), in Mbit/s
+ *   X_r    min(x_r, max(the rate delivered, w MSS / rtt)), in Mbit/s
  *   b'_r   b_r + theta_r / X_r, mJ per Mbit; the subflows are sorted by it, cheapest first
  *   O_k    sum X_i - lambda E_k over the first k,  E_k = T sum(b_i X_i + theta_i),  T = N / sum X_i
  *   k*     the k with the largest O_k; the first k* subflows may be used, the lowest RTT first
@@ -19,16 +19,29 @@
  * p = 0 and knows no capacity: hence the floor and the cap. The paper chooses anew every RTT: so does
  * this, at most once per RTT of the slowest subflow, and another k must be better by 5 %. A subflow
  * that joins or dies has the set chosen at once. The printed Algorithm 1 is an image that could not be read.
+ *
+ * The rate delivered alone says too little: of a subflow that had little to send it is what it had to send. And of
+ * a subflow outside the set rate, RTT and loss are as old as its last packet: a path that has become better would
+ * stay out for good. So each is tried every probe_s seconds: it is the first to get new data, for a second and 128 KiB
+ * at most, and what it lost before counts half. 128 KiB are some nine times the initial window, so that the window
+ * shows more of what the path takes. It is at most a 60th of what the connection sends, and less of what a fast one
+ * does. A minute also lets a mobile radio sleep, which stays awake for some ten seconds after each packet. The paper
+ * does not say how such subflows are measured.
  */
 #include "mpcc/sched.h"
 
 TUNABLE(lambda_ppm, 1000, "0..4000000 millionths; what a mJ weighs against 1 Mbit/s");
 TUNABLE(size_kib, 1024, "0..4194304 KiB; size of a transfer whose end is not known");
+TUNABLE_PAPER(probe_s, 60, "0",
+	      "0..3600 s; time between two trials of a subflow outside the set, 0 = none");
 
 /* Another size of the set must be better by so much than the present one. */
 #define MARGIN_PERCENT 5
 /* A subflow's loss is computed anew when it has sent so much more. */
 #define LOSS_BYTES 65536
+/* What a trial sends at most: at the first decision beyond either it is over. */
+#define TRIAL_BYTES 131072
+#define TRIAL_US 1000000
 
 struct esmptcp_demand {
 	__u8 more; /* the application has filled its buffer: how much will come is not known */
@@ -38,6 +51,8 @@ struct esmptcp_lane {
 	__u64 rate; /* bytes per second delivered; 0 = not measured */
 	struct mpcc_num loss; /* p, without the floor */
 	struct uplink_profile profile; /* b and theta */
+	__u64 tried_us; /* when it was last in the set, or its last trial began */
+	__u32 trial; /* bytes that its trial may still send; 0 = it has none */
 	__u8 allowed; /* in the set last chosen */
 };
 
@@ -69,6 +84,8 @@ struct sched_own {
 	struct esmptcp_memory memory;
 	struct esmptcp_lane lanes[MPCC_MAX_LANES];
 	struct loss_count losses[MPCC_MAX_LANES];
+	__u32 counted_to
+		[MPCC_MAX_LANES]; /* the subflow's write_seq up to which its trial is counted */
 	struct esmptcp_verdict verdicts[MPCC_MAX_LANES]; /* of the last choice */
 };
 
@@ -102,13 +119,6 @@ static __always_inline struct mpcc_num single_rate(const struct mpcc_lane *l,
 	return num_div(num_sqrt(num_div(num_of(2), loss_of(q))), num_of(l->srtt_us8));
 }
 
-/* Mbit/s: bytes per second * 8 / 10^6. */
-static __always_inline struct mpcc_num measured_rate(const struct mpcc_lane *l,
-						     const struct esmptcp_lane *q)
-{
-	return q->rate ? num_div(num_of(q->rate), num_of(125000)) : window_rate(l);
-}
-
 /* The sums and the maximum over all subflows in equation (7). */
 struct rate_sum {
 	struct mpcc_num weights;
@@ -128,6 +138,15 @@ MPCC_GLOBAL int add_rate(struct rate_sum *sum nonnull, struct mpcc_scene *s nonn
 	return 0;
 }
 
+/* What was measured, Mbit/s: the larger of bytes per second * 8 / 10^6 and w MSS / rtt. */
+MPCC_GLOBAL int measure_rate(struct mpcc_scene *s nonnull, struct sched_own *own nonnull, __u32 i)
+{
+	struct mpcc_num delivered = num_div(num_of(quality_at(own, i)->rate), num_of(125000));
+
+	estimate_at(own, i)->rate = num_max(delivered, window_rate(lane_at(s, i)));
+	return 0;
+}
+
 /* X_r and b'_r */
 MPCC_GLOBAL int expect_rate(struct mpcc_scene *s nonnull, struct sched_own *own nonnull,
 			    const struct rate_sum *sum nonnull, __u32 i)
@@ -141,7 +160,8 @@ MPCC_GLOBAL int expect_rate(struct mpcc_scene *s nonnull, struct sched_own *own 
 		return 0;
 	rate = num_mul(num_mul(num_div(weight_of(l, q), sum->weights), sum->best),
 		       num_of((__u64)l->mss << 6));
-	e->rate = num_min(rate, measured_rate(l, q));
+	measure_rate(s, own, i);
+	e->rate = num_min(rate, e->rate);
 	e->cost = cost_of(&q->profile, e->rate);
 	return 0;
 }
@@ -167,7 +187,7 @@ MPCC_GLOBAL __u32 rank_lane(struct mpcc_scene *s nonnull, struct sched_own *own 
 	if (!verdict_at(s, i)->alive)
 		return 0;
 	*rank = 1;
-	for_each_lane(j) *rank += comes_before(s, own, j, i);
+	for_each_lane(j, s) *rank += comes_before(s, own, j, i);
 	return 1;
 }
 
@@ -210,7 +230,8 @@ MPCC_GLOBAL int add_to_set(struct set_sum *sum nonnull, struct sched_own *own no
 	__u32 lane = MPCC_NO_LANE;
 	struct mpcc_num rate;
 
-	for_each_lane(i) lane = lane_of_rank(own, lane, i, k);
+	for (__u32 i = 0; i < MPCC_MAX_LANES; i++)
+		lane = lane_of_rank(own, lane, i, k);
 	if (lane == MPCC_NO_LANE)
 		return 0;
 	rate = estimate_at(own, lane)->rate;
@@ -263,29 +284,18 @@ static __always_inline __u32 best_size(struct sched_own *own, __u32 count, __u32
 	return best;
 }
 
-/* Subflow i's bit among those that a choice is made from. */
-MPCC_GLOBAL __u32 alive_bit(struct mpcc_scene *s nonnull, __u32 i)
-{
-	return verdict_at(s, i)->alive ? 1U << (i & (MPCC_MAX_LANES - 1)) : 0;
-}
-
-/* The longer of subflow i's RTT and the longest so far, of those that are alive. */
-MPCC_GLOBAL __u32 slower_us8(struct mpcc_scene *s nonnull, __u32 i, __u32 slowest_us8)
-{
-	__u32 srtt_us8 = lane_at(s, i)->srtt_us8;
-
-	return verdict_at(s, i)->alive && srtt_us8 > slowest_us8 ? srtt_us8 : slowest_us8;
-}
-
 /* Whether it is time to choose: other subflows are alive, or the slowest one's RTT is over. */
 MPCC_GLOBAL __u32 choice_is_due(struct mpcc_scene *s nonnull, struct esmptcp_memory *m nonnull)
 {
 	__u32 alive = 0, slowest_us8 = 0;
 
-	for_each_lane(i)
+	for_each_lane(i, s)
 	{
-		alive |= alive_bit(s, i);
-		slowest_us8 = slower_us8(s, i, slowest_us8);
+		__u32 srtt_us8 = s->lanes[i].srtt_us8;
+
+		alive |= (__u32)s->verdicts[i].alive << i;
+		if (s->verdicts[i].alive && srtt_us8 > slowest_us8)
+			slowest_us8 = srtt_us8;
 	}
 	if (alive != m->alive) {
 		m->alive = alive;
@@ -315,43 +325,94 @@ MPCC_GLOBAL int choose_set(struct mpcc_scene *s nonnull, struct sched_own *own n
 	__builtin_memset(own->verdicts, 0, sizeof(own->verdicts));
 	m->size = size_of_transfer(&s->demand, own->demand.more);
 	set.size = num_div(num_of(m->size), num_of(125000));
-	for_each_lane(i) add_rate(&rates, s, own, i);
-	for_each_lane(i) expect_rate(s, own, &rates, i);
-	for_each_lane(i) count += rank_lane(s, own, i);
+	for_each_lane(i, s) add_rate(&rates, s, own, i);
+	for_each_lane(i, s) expect_rate(s, own, &rates, i);
+	for_each_lane(i, s) count += rank_lane(s, own, i);
 	for (__u32 k = 1; k <= MPCC_MAX_LANES; k++)
 		add_to_set(&set, own, k);
 	m->k = best_size(own, count, m->k);
-	for_each_lane(i) changed |= allow_lane(own, i);
+	for_each_lane(i, s) changed |= allow_lane(own, i);
 	m->changes += changed;
 	m->chosen_us = s->demand.now_us;
 	return 0;
 }
 
-/* The faster of subflow i and the best so far, of the set's that may send. */
-MPCC_GLOBAL __u32 faster_allowed(struct mpcc_scene *s nonnull, struct sched_own *own nonnull,
-				 __u32 best, __u32 i)
+/* The fastest of the set's that may send; MPCC_NO_LANE if there is none. */
+MPCC_GLOBAL __u32 fastest_allowed(struct mpcc_scene *s nonnull, struct sched_own *own nonnull)
 {
-	bool allowed = quality_at(own, i)->allowed;
+	__u32 best = MPCC_NO_LANE;
 
-	if (!verdict_at(s, i)->usable)
-		return best;
-	verdict_at(s, i)->refused = !allowed;
-	if (!allowed)
-		return best;
-	return best == MPCC_NO_LANE || lane_faster(lane_at(s, i), lane_at(s, best)) ? i : best;
+	for_each_lane(i, s)
+	{
+		struct mpcc_verdict *v = &s->verdicts[i];
+		bool allowed = own->lanes[i].allowed;
+
+		if (!v->usable)
+			continue;
+		v->refused = !allowed;
+		if (allowed &&
+		    (best == MPCC_NO_LANE || lane_faster(lane_at(s, i), lane_at(s, best))))
+			best = i;
+	}
+	return best;
+}
+
+/* Begins the trial of subflow i, outside the set, when it is due, and ends it when its second is over. */
+MPCC_GLOBAL int try_lane(struct mpcc_scene *s nonnull, struct sched_own *own nonnull, __u32 i)
+{
+	struct loss_count *c = element_of(own->losses, i);
+	struct esmptcp_lane *q = quality_at(own, i);
+	__u64 now = s->demand.now_us;
+
+	if (probe_s && now - q->tried_us >= probe_s * 1000000ULL) {
+		q->tried_us = now;
+		q->trial = TRIAL_BYTES;
+		/* What was lost that long ago counts half: else a trial would hardly change it. */
+		c->lately_sent /= 2;
+		c->lately_lost /= 2;
+	}
+	if (now - q->tried_us >= TRIAL_US)
+		q->trial = 0;
+	return 0;
+}
+
+/* The first subflow that is under trial and may send; MPCC_NO_LANE if there is none. */
+MPCC_GLOBAL __u32 first_tried(struct mpcc_scene *s nonnull, struct sched_own *own nonnull)
+{
+	__u32 found = MPCC_NO_LANE;
+
+	for_each_lane(i, s)
+	{
+		struct esmptcp_lane *q = &own->lanes[i];
+
+		if (!s->verdicts[i].alive)
+			continue;
+		if (q->allowed) {
+			q->tried_us = s->demand.now_us;
+			q->trial = 0;
+			continue;
+		}
+		try_lane(s, own, i);
+		if (found == MPCC_NO_LANE && q->trial && s->verdicts[i].usable)
+			found = i;
+	}
+	return found;
 }
 
 MPCC_GLOBAL int esmptcp_rule(struct mpcc_scene *s nonnull, struct sched_own *own nonnull)
 {
-	__u32 best = MPCC_NO_LANE;
+	__u32 best, tried;
 
 	if (choice_is_due(s, &own->memory))
 		choose_set(s, own);
-	for_each_lane(i) best = faster_allowed(s, own, best, i);
-	/* What is lost is sent again at any price. */
-	if (best == MPCC_NO_LANE && s->demand.reinject)
-		best = fastest_usable(s);
-	send_on(s, best);
+	best = fastest_allowed(s, own);
+	/* What is lost is sent again at any price, but not for a trial. */
+	if (s->demand.reinject) {
+		send_on(s, best == MPCC_NO_LANE ? fastest_usable(s) : best);
+		return RULE_MARKED;
+	}
+	tried = first_tried(s, own);
+	send_on(s, tried == MPCC_NO_LANE ? best : tried);
 	return RULE_MARKED;
 }
 
@@ -359,6 +420,7 @@ static __always_inline void esmptcp_start_subflow(struct sched_own *own, __u32 i
 						  const struct tcp_sock *tp)
 {
 	__builtin_memset(quality_at(own, i), 0, sizeof(struct esmptcp_lane));
+	quality_at(own, i)->tried_us = now_us();
 	__builtin_memset(estimate_at(own, i), 0, sizeof(struct esmptcp_verdict));
 	__builtin_memset(element_of(own->losses, i), 0, sizeof(struct loss_count));
 }
@@ -377,17 +439,33 @@ static __always_inline void read_loss(struct esmptcp_lane *q, struct loss_count 
 	q->loss = num_div(num_of(c->lately_lost), num_of(c->lately_sent));
 }
 
+/* Takes what was handed to the subflow off what its trial may send. */
+static __always_inline void read_trial(struct esmptcp_lane *q, __u32 *counted_to,
+				       const struct tcp_sock *tp)
+{
+	__u32 handed = tp->write_seq - *counted_to;
+
+	*counted_to = tp->write_seq;
+	q->trial -= handed < q->trial ? handed : q->trial;
+}
+
+static __always_inline void esmptcp_look_up_subflow(struct sched_own *own, __u32 i,
+						    const struct tcp_sock *tp)
+{
+	read_uplink_profile(&quality_at(own, i)->profile, tp);
+}
+
 static __always_inline void esmptcp_read_subflow(struct sched_own *own, __u32 i,
 						 const struct tcp_sock *tp)
 {
 	struct esmptcp_lane *q = quality_at(own, i);
 
-	read_uplink_profile(&q->profile, tp);
 	q->rate = 0;
 	if (tp->rate_interval_us)
 		q->rate = (__u64)tp->rate_delivered * tp->mss_cache * 1000000 /
 			  tp->rate_interval_us;
 	read_loss(q, element_of(own->losses, i), tp);
+	read_trial(q, element_of(own->counted_to, i), tp);
 }
 
 static __always_inline void esmptcp_read_connection(struct sched_own *own,
@@ -417,7 +495,7 @@ static __always_inline void esmptcp_show_choice(struct mpcc_sched_choice *shown,
 {
 	const struct esmptcp_memory *m = &own->memory;
 
-	if (m->chosen_us != s->demand.now_us)
+	if (m->chosen_us == shown->chosen_us)
 		return;
 	shown->chosen_us = m->chosen_us;
 	shown->changes = m->changes;
@@ -438,6 +516,7 @@ static __always_inline void esmptcp_show_choice(struct mpcc_sched_choice *shown,
 static const struct sched_hooks sched_hooks = {
 	.rule = esmptcp_rule,
 	.start_subflow = esmptcp_start_subflow,
+	.look_up_subflow = esmptcp_look_up_subflow,
 	.read_subflow = esmptcp_read_subflow,
 	.read_connection = esmptcp_read_connection,
 	.show_subflow = esmptcp_show_subflow,

@@ -16,7 +16,7 @@
 struct sched_own {
 };
 
-MPCC_GLOBAL int minrtt_rule(struct mpcc_scene *s nonnull, struct sched_own *own nonnull)
+static __always_inline int minrtt_rule(struct mpcc_scene *s, struct sched_own *own)
 {
 	send_on(s, fastest_usable(s));
 	return RULE_MARKED;

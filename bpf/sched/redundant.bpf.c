@@ -7,7 +7,8 @@
  *   all of it      once more on the others, as their windows take it: the whole of what is outstanding if
  *                  it fits there, else the oldest fragment of it, again and again
  *
- * The leader stays until it dies or another's RTT is below 3/4 of its own.
+ * The leader stays until it dies or another's RTT is below 3/4 of its own. Backups get no copies, only what a
+ * timeout sends again.
  *
  * Deviations. In the original each subflow has a cursor of its own into what the connection sends. The
  * stock kernel has one cursor, and several subflows chosen at once share the data between them. So copies
@@ -17,11 +18,11 @@
  * with a scheduler type of their own copy at timeouts only: they have no such cursor to move.
  */
 #include "mpcc/sched.h"
+#include "mpcc/sched_patience.h"
 
 struct redundant_memory {
 	__u64 copied_to; /* data sequence number up to which there are copies */
-	__u64 oldest; /* data sequence number of the oldest outstanding byte */
-	__u64 progress_us; /* when that last changed; 0 = no decision yet */
+	struct sched_progress progress;
 	__u32 leader; /* the subflow that new data goes to, as subflow_id */
 };
 
@@ -34,9 +35,6 @@ struct redundant_demand {
 struct sched_own {
 	struct redundant_demand demand;
 	struct redundant_memory memory;
-	struct {
-		__u32 resend; /* all that is outstanding is sent again */
-	} outcome;
 };
 
 /* Subflow i, if it is the leader so far and still may be; else what was found. */
@@ -55,18 +53,18 @@ static __always_inline __u32 choose_leader(struct mpcc_scene *s, struct redundan
 {
 	__u32 fastest = fastest_alive(s), leader = fastest;
 
-	for_each_lane(i) leader = leader_of(s, m, leader, i, fastest);
+	for_each_lane(i, s) leader = leader_of(s, m, leader, i, fastest);
 	if (leader != MPCC_NO_LANE)
 		m->leader = lane_at(s, leader)->subflow_id;
 	return leader;
 }
 
-/* Bytes that the window of a subflow takes, if it is not the leader. */
+/* Bytes that the window of a subflow takes, if it is neither the leader nor a backup. */
 MPCC_GLOBAL __u64 room_beside(struct mpcc_scene *s nonnull, __u32 i, __u32 leader)
 {
 	const struct mpcc_lane *l = lane_at(s, i);
 
-	return i != leader && verdict_at(s, i)->alive && !l->full ? lane_room(l) : 0;
+	return i != leader && verdict_at(s, i)->alive && !l->full && !l->backup ? lane_room(l) : 0;
 }
 
 /* 1 if data may have died with a subflow: then all that can send it again. */
@@ -76,12 +74,12 @@ MPCC_GLOBAL __u32 has_died(struct mpcc_scene *s nonnull, __u32 i)
 }
 
 /* Marks a subflow to send a copy, also one that carried the data. 1 if it can. */
-MPCC_GLOBAL __u32 copy_on(struct mpcc_scene *s nonnull, __u32 i)
+MPCC_GLOBAL __u32 copy_on(struct mpcc_scene *s nonnull, __u32 i, __u32 backups)
 {
 	const struct mpcc_lane *l = lane_at(s, i);
 	struct mpcc_verdict *v = verdict_at(s, i);
 
-	v->usable = v->alive && !l->full && lane_room(l);
+	v->usable = v->alive && !l->full && lane_room(l) && (backups || !l->backup);
 	v->send = v->usable;
 	return v->send;
 }
@@ -91,8 +89,7 @@ MPCC_GLOBAL int redundant_rule(struct mpcc_scene *s nonnull, struct sched_own *o
 	__u32 leader = choose_leader(s, &own->memory), died = 0;
 	__u64 room = 0;
 
-	own->outcome.resend = 0;
-	for_each_lane(i)
+	for_each_lane(i, s)
 	{
 		room += room_beside(s, i, leader);
 		died |= has_died(s, i);
@@ -104,29 +101,18 @@ MPCC_GLOBAL int redundant_rule(struct mpcc_scene *s nonnull, struct sched_own *o
 	if (s->demand.reinject && !died) {
 		if (own->demand.copied)
 			return RULE_MARKED;
-		own->outcome.resend = room && s->demand.outstanding <= room;
-		if (own->outcome.resend)
+		s->outcome.resend = room && s->demand.outstanding <= room;
+		if (s->outcome.resend)
 			return RULE_DEFERS;
 	}
-	for_each_lane(i)
+	for_each_lane(i, s)
 	{
 		if (i == leader && !died)
 			continue;
-		if (copy_on(s, i) && !s->demand.reinject)
+		if (copy_on(s, i, s->demand.reinject && !own->demand.early) && !s->demand.reinject)
 			return RULE_MARKED;
 	}
 	return RULE_MARKED;
-}
-
-/* A timeout is due once the oldest byte has waited so long for its ACK: at least 200 ms, and two RTTs. */
-static __always_inline __u64 patience_us(const struct mpcc_scene *s)
-{
-	__u32 slowest_us8 = 0;
-
-	for (__u32 i = 0; i < MPCC_MAX_LANES; i++)
-		if (i < s->count && s->lanes[i].srtt_us8 > slowest_us8)
-			slowest_us8 = s->lanes[i].srtt_us8;
-	return 200000 + (slowest_us8 >> 2);
 }
 
 static __always_inline void redundant_read_connection(struct sched_own *own,
@@ -136,12 +122,9 @@ static __always_inline void redundant_read_connection(struct sched_own *own,
 	struct redundant_memory *m = &own->memory;
 
 	/* The first decision: nothing has been copied, whatever number the connection began with. */
-	if (!m->progress_us)
+	if (!m->progress.progress_us)
 		m->copied_to = msk->snd_una;
-	if (m->oldest != msk->snd_una || !s->demand.outstanding)
-		m->progress_us = s->demand.now_us;
-	m->oldest = msk->snd_una;
-	own->demand.early = s->demand.now_us - m->progress_us < patience_us(s);
+	own->demand.early = is_early(&m->progress, s, msk);
 	own->demand.copying = (__s64)(m->copied_to - sched_next_seq(msk)) > 0;
 	own->demand.copied = own->demand.early && (__s64)(m->copied_to - msk->snd_una) > 0;
 }
@@ -168,9 +151,13 @@ static __always_inline int redundant_after_retrans(struct sched_own *own,
 {
 	if (!scheduled)
 		own->memory.copied_to = msk->snd_una + 1;
-	if (own->outcome.resend && sched_resend(msk))
+	if (s->outcome.resend)
 		own->memory.copied_to = msk->snd_nxt;
-	return own->demand.early ? SCHED_EARLY : scheduled;
+	if (own->demand.early)
+		return SCHED_EARLY;
+	/* The next timeout is due no sooner than this one was. */
+	own->memory.progress.progress_us = s->demand.now_us;
+	return scheduled;
 }
 
 static const struct sched_hooks sched_hooks = {

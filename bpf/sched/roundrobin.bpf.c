@@ -35,34 +35,31 @@ static __always_inline __u64 quota_of(const struct mpcc_lane *l)
 	return (__u64)num_segments * l->mss;
 }
 
-/* Of subflow i and the one found so far, whose turn it is in this round. */
-MPCC_GLOBAL __u32 turn_of(struct mpcc_scene *s nonnull, struct sched_own *own nonnull, __u32 found,
-			  __u32 i)
-{
-	__u64 served = element_of(own->lanes, i)->served;
-
-	if (!takes_part(verdict_at(s, i)) || served >= quota_of(lane_at(s, i)))
-		return found;
-	if (found == MPCC_NO_LANE || (served && !element_of(own->lanes, found)->served))
-		return i;
-	return found;
-}
-
-/* MPCC_NO_LANE when the round is over. */
-static __always_inline __u32 next_in_round(struct mpcc_scene *s, struct sched_own *own)
+/* The subflow whose turn it is; MPCC_NO_LANE when the round is over. */
+MPCC_GLOBAL __u32 next_in_round(struct mpcc_scene *s nonnull, struct sched_own *own nonnull)
 {
 	__u32 found = MPCC_NO_LANE;
 
-	for_each_lane(i) found = turn_of(s, own, found, i);
+	for_each_lane(i, s)
+	{
+		__u64 served = own->lanes[i].served;
+
+		if (!takes_part(&s->verdicts[i]) || served >= quota_of(&s->lanes[i]))
+			continue;
+		if (served)
+			return i;
+		if (found == MPCC_NO_LANE)
+			found = i;
+	}
 	return found;
 }
 
-MPCC_GLOBAL int roundrobin_rule(struct mpcc_scene *s nonnull, struct sched_own *own nonnull)
+static __always_inline int roundrobin_rule(struct mpcc_scene *s, struct sched_own *own)
 {
 	__u32 next = next_in_round(s, own);
 
 	if (next == MPCC_NO_LANE) {
-		for_each_lane(i) own->lanes[i].served = 0;
+		__builtin_memset(own->lanes, 0, sizeof(own->lanes));
 		next = next_in_round(s, own);
 	}
 	send_on(s, next);

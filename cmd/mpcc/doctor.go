@@ -72,18 +72,21 @@ func diagnose(ctx context.Context, names []string) (diagnosis, error) {
 			d.Features = append(d.Features, f)
 		}
 	}
-	entries, err := findAll(names)
+	d.Features = append(d.Features, loader.ProbeUse()...)
+	all, err := prepare(names, nil, new(map[string]string))
 	if err != nil {
 		return d, err
 	}
 	if len(names) == 0 {
-		entries = catalog.Entries
+		for _, e := range catalog.Entries {
+			all = append(all, loadable{Entry: e})
+		}
 	}
-	for _, e := range entries {
+	for _, l := range all {
 		if ctx.Err() != nil {
 			return d, context.Cause(ctx)
 		}
-		v := verdict{Name: e.ID(), err: loader.Check(e), kind: e.Kind}
+		v := verdict{Name: l.ID(), err: l.check(), kind: l.Kind}
 		v.Works = v.err == nil
 		if v.err != nil {
 			v.Why = v.err.Error()

@@ -28,11 +28,11 @@ func newEnergyCommand() *cobra.Command {
 		Long: `The energy of a subflow is modelled: power = uplink × rate sent + downlink × rate
 received + base while the interface is active. The figures come from a published profile or
 are your own. A change takes effect on running connections. The tail of a radio after the last
-packet is listed with the profiles but not modelled.`,
+packet is listed with the profiles; only experiments (mpcc run) count it.`,
 		Args: args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	c.AddCommand(newEnergyShowCommand(), newEnergySetCommand(), newEnergyUnsetCommand())
+	c.AddCommand(newEnergyShowCommand(), newEnergySetCommand(), newEnergyUnsetCommand(), newEnergyLearnCommand())
 	return c
 }
 
@@ -165,7 +165,7 @@ func newEnergyShowCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "show",
-		Short: "Show the known profiles, and the interfaces that have one",
+		Short: "Show the known profiles, the interfaces that have one, and what measures power here",
 		Args:  args(cobra.NoArgs),
 	}
 	c.Flags().BoolVarP(&asJSON, "json", "j", false, "write JSON")
@@ -187,10 +187,13 @@ func newEnergyShowCommand() *cobra.Command {
 			}
 			interfaces = slices.DeleteFunc(interfaces, func(i priced) bool { return i.NetnsName != name })
 		}
+		sources, sourcesErr := energy.Sources(sysfs)
 		if asJSON {
-			return writeJSON(c.OutOrStdout(), map[string]any{"profiles": known, "interfaces": interfaces})
+			err = writeJSON(c.OutOrStdout(), map[string]any{"profiles": known, "interfaces": interfaces, "sources": sources})
+		} else if err = printEnergy(c.OutOrStdout(), known, interfaces); err == nil {
+			err = printSources(c.OutOrStdout(), sources)
 		}
-		return printEnergy(c.OutOrStdout(), known, interfaces)
+		return errors.Join(err, sourcesErr)
 	}
 	return c
 }
@@ -226,7 +229,7 @@ func pricedInterfaces(ctx context.Context, known []energy.Profile) ([]priced, er
 
 func printEnergy(w io.Writer, known []energy.Profile, interfaces []priced) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "PROFILE\tUPLINK mW/Mbps\tDOWNLINK mW/Mbps\tBASE mW\tTAIL (not modelled)\tSOURCE")
+	fmt.Fprintln(t, "PROFILE\tUPLINK mW/Mbps\tDOWNLINK mW/Mbps\tBASE mW\tTAIL (in experiments)\tSOURCE")
 	unverified := false
 	for _, p := range known {
 		mark := func(key, text string) string {
@@ -258,6 +261,30 @@ func printEnergy(w io.Writer, known []energy.Profile, interfaces []priced) error
 		fmt.Fprintln(w, "\n?  not yet compared with the source")
 	}
 	return nil
+}
+
+// printSources shows what measures power on this machine; nothing where nothing does.
+func printSources(w io.Writer, sources []energy.Source) error {
+	if len(sources) == 0 {
+		return nil
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "\nSOURCE\tMEASURES\tNOW\tREADS IN\tWRAPS AT\tNOTE")
+	for _, s := range sources {
+		now, wraps := "-", "-"
+		if s.Watts != nil {
+			now = fmt.Sprintf("%.3g W", *s.Watts)
+		}
+		if s.Range != nil {
+			wraps = fmt.Sprintf("%.6g J", *s.Range)
+		}
+		reads := "-"
+		if s.Resolution > 0 {
+			reads = fmt.Sprintf("%.2g μ%s", s.Resolution*1e6, s.Unit)
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", s.Name, s.Measures, now, reads, wraps, s.Unfit)
+	}
+	return t.Flush()
 }
 
 // figure shows a number; "-" where none was published.

@@ -9,30 +9,28 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
-
-	"github.com/mpcc/mpcc/loader"
 )
 
 func newEvalCommand() *cobra.Command {
 	var set []string
 	c := &cobra.Command{
-		Use:   "eval NAME [FILE]",
+		Use:   "eval NAME|OBJECT [FILE]",
 		Short: "Run one decision of an algorithm on given numbers",
 		Long: `eval reads a connection's subflows as JSON from FILE or standard input, runs the
 algorithm's own bytecode on them in the kernel, and writes what it decides for each:
 of a congestion control the increase per acknowledged segment and the window after a
 loss, in packets, and the quantity that couples the subflows; of a packet scheduler,
-which subflow sends.`,
+which subflow sends. OBJECT is an object file that was built with mpcc's headers.`,
 		Example: `  echo '{"subflows":[{"cwnd":10,"srtt_us":50000},{"cwnd":20,"srtt_us":100000}]}' | mpcc eval lia`,
 		Args:    args(cobra.RangeArgs(1, 2)),
 		ValidArgsFunction: func(c *cobra.Command, given []string, prefix string) ([]string, cobra.ShellCompDirective) {
 			if len(given) > 0 {
 				return nil, cobra.ShellCompDirectiveDefault // a file
 			}
-			return completeNames(c, given, prefix)
+			return completeNamesAndFiles(c, given, prefix)
 		},
 		RunE: func(c *cobra.Command, names []string) error {
-			e, err := find(names[0])
+			e, err := findLoadable(names[0])
 			if err != nil {
 				return err
 			}
@@ -53,7 +51,7 @@ which subflow sends.`,
 			if err != nil {
 				return err
 			}
-			ev, err := loader.NewEvaluator(e, values)
+			ev, err := e.newEvaluator(values)
 			if err != nil {
 				return err
 			}

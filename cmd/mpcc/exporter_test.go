@@ -7,7 +7,9 @@ import (
 	"debug/buildinfo"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,8 +17,16 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
+
+	"github.com/mpcc/mpcc/internal/experiment/lab"
+	"github.com/mpcc/mpcc/pkg/config"
+	"github.com/mpcc/mpcc/pkg/exporter"
+	"github.com/mpcc/mpcc/test/hosts"
+	"github.com/mpcc/mpcc/test/said"
 )
 
 // buildMpcc builds mpcc as go install does, but for the flags, and returns where it is.
@@ -46,6 +56,7 @@ func TestExporterOfBothBuilds(t *testing.T) {
 	if own := capabilities(t, "/proc/self/status"); own["CapEff"] == none {
 		t.Fatal("there are no capabilities to give up: run this test as root")
 	}
+	host := announcer(t)
 	for _, test := range []struct{ cgo, release string }{{"0", "v1.2.3-test"}, {"1", ""}} {
 		t.Run("CGO_ENABLED="+test.cgo, func(t *testing.T) {
 			program := buildMpcc(t, test.cgo, "-ldflags=-X main.release="+test.release)
@@ -72,6 +83,15 @@ func TestExporterOfBothBuilds(t *testing.T) {
 				})
 			}
 			scrapes.Wait()
+			scrape := get(t, url+"/metrics")
+			for _, line := range []string{
+				`mpcc_collector_success{collector="mptcp"} 1`,
+				fmt.Sprintf(`mpcc_pm_flagged_endpoints{flag="signal",netns=%q} 1`, host.Namespace()),
+			} {
+				if !strings.Contains(scrape, line+"\n") {
+					t.Errorf("no %s without capabilities in\n%s", line, scrape)
+				}
+			}
 			threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
 			if err != nil || len(threads) < 2 {
 				t.Fatalf("threads of %d: %v, %v", pid, threads, err)
@@ -90,6 +110,17 @@ func TestExporterOfBothBuilds(t *testing.T) {
 			stop()
 		})
 	}
+}
+
+// announcer is a network namespace with an endpoint of MPTCP that is announced.
+func announcer(t *testing.T) *lab.Host {
+	t.Helper()
+	_, all := hosts.New(t, "announcer")
+	endpoint := lab.MPTCPEndpoint{Addr: netip.MustParseAddr("127.0.0.1"), Signal: true}
+	if err := all[0].MPTCP(lab.MPTCPLimits{Subflows: 2}, endpoint); err != nil {
+		t.Fatal(err)
+	}
+	return all[0]
 }
 
 const none = "0000000000000000"
@@ -154,4 +185,88 @@ func get(t *testing.T, url string) string {
 		t.Errorf("%s: status %d: %s, %v", url, resp.StatusCode, body, err)
 	}
 	return string(body)
+}
+
+// The exporter serves on a socket that somebody else listens on, as systemd hands it over, and on no other.
+func TestExporterOnInheritedSocket(t *testing.T) {
+	program := buildMpcc(t, "0")
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	socket, err := listener.(*net.TCPListener).File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer socket.Close()
+	for _, args := range []string{"", "--web.systemd-socket"} {
+		c := exec.CommandContext(t.Context(), "sh", "-c", "LISTEN_PID=$$ LISTEN_FDS=1 exec "+program+" exporter --web.listen-address nowhere "+args)
+		c.ExtraFiles = []*os.File{socket}
+		c.Stderr = t.Output()
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		// What connects before it serves waits in the socket's queue.
+		if scrape := get(t, "http://"+listener.Addr().String()+"/metrics"); !strings.Contains(scrape, "\nmpcc_build_info{") {
+			t.Errorf("%s: it serves\n%s", args, scrape)
+		}
+		if err := c.Process.Signal(unix.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Wait(); err != nil {
+			t.Errorf("%s: after SIGTERM: %v", args, err)
+		}
+	}
+}
+
+// What no flag says comes from the configuration.
+func TestExporterTakesItsPartOfTheConfiguration(t *testing.T) {
+	file, err := config.Parse("c.yaml", []byte("exporter: {listen: [':1', ':2'], web_config: web.yaml, max_series: 0, min_age: 2s}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	type taken struct {
+		Addresses []string
+		WebConfig string
+		MaxSeries int
+		MinAge    time.Duration
+	}
+	for _, c := range []struct {
+		args []string
+		want taken
+	}{
+		{nil, taken{[]string{":1", ":2"}, "web.yaml", 0, 2 * time.Second}},
+		{[]string{"--subflow.max-series=7", "--web.listen-address=:3"}, taken{[]string{":3"}, "web.yaml", 7, 2 * time.Second}},
+		{[]string{"--web.config.file=own.yaml", "--subflow.min-age=3s"}, taken{[]string{":1", ":2"}, "own.yaml", 0, 3 * time.Second}},
+	} {
+		command := newExporterCommand()
+		if err := command.ParseFlags(c.args); err != nil {
+			t.Fatal(err)
+		}
+		var got taken
+		got.Addresses, _ = command.Flags().GetStringSlice("web.listen-address")
+		got.WebConfig, _ = command.Flags().GetString("web.config.file")
+		got.MaxSeries, _ = command.Flags().GetInt("subflow.max-series")
+		got.MinAge, _ = command.Flags().GetDuration("subflow.min-age")
+		settings := exporter.Config{WebConfig: got.WebConfig}
+		settings.MaxSeries, settings.MinAge = got.MaxSeries, got.MinAge
+		fillIn(command, file.Exporter, &got.Addresses, &settings)
+		got.WebConfig, got.MaxSeries, got.MinAge = settings.WebConfig, settings.MaxSeries, settings.MinAge
+		if diff := cmp.Diff(c.want, got); diff != "" {
+			t.Errorf("%v: %s", c.args, diff)
+		}
+	}
+}
+
+// A port that is taken is said with what to do.
+func TestExporterPortTaken(t *testing.T) {
+	taken, err := listenOn([]string{"127.0.0.1:0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken[0].Close()
+	address := taken[0].Addr().String()
+	_, err = listenOn([]string{address})
+	said.InALine(t, err, "listen tcp "+address+": bind: address already in use; another exporter may be running there, or give another")
 }

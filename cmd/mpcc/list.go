@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mpcc/mpcc/bpf/catalog"
+	"github.com/mpcc/mpcc/internal/choose"
 	"github.com/mpcc/mpcc/loader"
 )
 
@@ -25,6 +26,7 @@ type listed struct {
 	Bad            string           `json:"bad_idea_for"`
 	Reconstruction string           `json:"reconstruction,omitempty"`
 	Tunables       []loader.Tunable `json:"tunables"`
+	Choose         string           `json:"choose"` // rows of docs/choose.md, trade or -
 	Loaded         *bool            `json:"loaded"` // null where the user may not see it
 }
 
@@ -33,7 +35,10 @@ func newListCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "list",
 		Short: "List the algorithms, their sources and tunables",
-		Args:  args(cobra.NoArgs),
+		Long: `list shows the algorithms that mpcc brings. CHOOSE says whom each is for by what was measured
+(docs/choose.md): the rows of that page that recommend it; trade, where it gains in one thing
+and costs in another; and - where nothing speaks for it. mpcc advise says which row is yours.`,
+		Args: args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			all, err := catalogue()
 			if err != nil {
@@ -66,6 +71,9 @@ func catalogue() ([]listed, error) {
 			Name: e.ID(), Title: e.Title, Source: e.Source, Rule: e.Rule, Coupling: e.Coupling,
 			State: e.State, Good: e.Good, Bad: e.Bad,
 			Reconstruction: e.Reconstruction, Tunables: tunables,
+			Choose: choose.Word(func(c choose.Contestant) bool {
+				return e.Kind == catalog.CC && c.CC == e.Name || e.Kind == catalog.Sched && c.Scheduler == e.Name
+			}),
 		}
 		if forbidden == nil {
 			loaded := slices.ContainsFunc(attached, func(a catalog.Entry) bool { return a.ID() == e.ID() })
@@ -78,7 +86,7 @@ func catalogue() ([]listed, error) {
 
 func printList(w io.Writer, all []listed) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "NAME\tLOADED\tTITLE\tSOURCE")
+	fmt.Fprintln(t, "NAME\tLOADED\tCHOOSE\tTITLE\tSOURCE")
 	for _, l := range all {
 		loaded := "?"
 		switch {
@@ -88,7 +96,7 @@ func printList(w io.Writer, all []listed) error {
 		default:
 			loaded = "-"
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", l.Name, loaded, l.Title, l.Source)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", l.Name, loaded, l.Choose, l.Title, l.Source)
 	}
 	return t.Flush()
 }

@@ -10,9 +10,13 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
+	"unicode"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
+	"golang.org/x/text/runes"
+	"golang.org/x/text/transform"
 
 	"github.com/mpcc/mpcc/internal/kmod"
 	"github.com/mpcc/mpcc/loader"
@@ -47,12 +51,15 @@ func main() {
 func run(ctx context.Context, args []string) error {
 	root := newRootCommand()
 	root.SetArgs(args)
+	out := transform.NewWriter(os.Stdout, runes.Map(harmless))
+	root.SetOut(out)
 	err := root.ExecuteContext(ctx)
+	out.Close()
 	if err == nil {
 		return nil
 	}
 	if !errors.As(err, new(reported)) {
-		fmt.Fprintln(os.Stderr, "mpcc:", err)
+		fmt.Fprintln(os.Stderr, "mpcc:", strings.Map(harmless, err.Error()))
 	}
 	if debug, _ := root.PersistentFlags().GetBool("debug"); debug {
 		if log := loader.VerifierLog(err); log != "" {
@@ -60,6 +67,15 @@ func run(ctx context.Context, args []string) error {
 		}
 	}
 	return err
+}
+
+// harmless takes the place of control characters: a name that somebody else chose, of a cgroup or in a folder of results,
+// must not give the terminal commands.
+func harmless(r rune) rune {
+	if unicode.IsControl(r) && r != '\n' && r != '\t' {
+		return unicode.ReplacementChar
+	}
+	return r
 }
 
 func exitCode(err error) int {
@@ -87,14 +103,19 @@ Exit codes: 0 done, 1 error, 2 usage, 3 not loaded, 4 this kernel can't.`,
 		SilenceUsage:  true,
 		Args:          args(cobra.NoArgs),
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
+		PersistentPreRun: func(c *cobra.Command, _ []string) {
+			recoverChanges(c)
+		},
 	}
 	root.PersistentFlags().BoolP("debug", "d", false, "show the kernel's verifier log with an error")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageErr{err} })
 	root.AddCommand(
-		newListCommand(), newDoctorCommand(),
-		newLoadCommand(), newSwitchCommand(), newUnloadCommand(),
-		newStatusCommand(), newEvalCommand(), newRunCommand(), newReportCommand(),
-		newEnergyCommand(), newSteerCommand(), newSchedCommand(), newExporterCommand(),
+		newListCommand(), newDoctorCommand(), newAdviseCommand(),
+		newConfigCommand(), newApplyCommand(), newConfirmCommand(), newGuardCommand(),
+		newLoadCommand(), newSwitchCommand(), newUnloadCommand(), newUseCommand(),
+		newStatusCommand(), newWatchCommand(), newWhyCommand(), newEvalCommand(), newRunCommand(), newReportCommand(),
+		newNewCommand(),
+		newEnergyCommand(), newPathCommand(), newSteerCommand(), newSchedCommand(), newExporterCommand(),
 		newVersionCommand(), newManCommand(),
 	)
 	return root

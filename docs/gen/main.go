@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"log"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/mpcc/mpcc/bpf/catalog"
@@ -21,23 +22,38 @@ import (
 //go:embed defaults.md
 var defaults string
 
+// What a decision of each packet scheduler costs.
+//
+//go:embed schedulers.md
+var schedulerCosts string
+
 const benchFile = "docs/bench.json"
 
-// The benchmark's conditions (test/bench).
+// The benchmark's condition that the table is about (test/bench), and the controls beside the catalog's.
 const (
 	queues   = "queues: frames of 1500 bytes, congestion avoidance"
-	bareVeth = "bare veth: packets of up to 64 kB, slow start"
+	cubic    = "cubic" // the kernel's own
+	bpfCubic = "bpf_cubic"
+	bpfEmpty = "bpf_empty"
 )
 
 type bench struct {
-	Kernel string `json:"kernel"`
-	Cost   []struct {
+	Kernel  string `json:"kernel"`
+	Cost    []cost `json:"cost"`
+	Goodput []struct {
 		Condition string `json:"condition"`
-		Subflows  int    `json:"subflows"`
 		Control   string `json:"control"`
-		NS        spread `json:"ns_per_ack"`
-		Ratio     spread `json:"of_bpf_cubic"`
-	} `json:"cost"`
+		CPU       spread `json:"cpu_seconds_per_gb"`
+	} `json:"goodput"`
+}
+
+type cost struct {
+	Condition string  `json:"condition"`
+	Subflows  int     `json:"subflows"`
+	Control   string  `json:"control"`
+	Gross     spread  `json:"ns_per_ack"`
+	Net       spread  `json:"net_ns_per_ack"`
+	Ratio     float64 `json:"net_of_bpf_cubic"`
 }
 
 type spread struct {
@@ -74,18 +90,45 @@ the rule in full, with every deviation and its reason.
 ## Packet schedulers
 
 Each decides which subflow sends next, of those that may: established, neither stale nor recovering from a
-timeout, with room in the window; backups only if no other subflow is alive. No scheduler waits unless an ACK is
+timeout, with room in the window. Backups carry nothing while another subflow is there, even if it recovers from a
+timeout; once it has made no progress for two timeouts of the connection's they carry what it held, and once it is
+stale, new data. What a stalled subflow held goes out again at once on the others. No scheduler waits unless an ACK is
 sure to come, at which it decides again. The header of each file in [bpf/sched](../bpf/sched) has the rule in full.
+
+**How much at a time.** A decision is for the piece of memory in which the kernel hands data over: up to 32 KB, some
+20 packets, where the MPTCP kernel's schedulers chose for each packet. On thin or slow paths that is more than a window.
+` + "`mpcc load NAME --small-pieces`" + ` makes it one page, 4 KB on most machines, by setting
+` + "`net.core.high_order_alloc_disable`" + `, which is one for the whole machine and costs CPU at high rates, also of TCP; it
+is set back when the last scheduler is unloaded. ` + "`mpcc run`" + ` does the same, so that with 32 KB results may be others than
+those [published here](results.md): CDD beside a path 100 ms slower got 0.9 Mbit/s with 32 KB, 3.4 with 4.
+
+**Who gets it.** A socket keeps the scheduler that was its namespace's default when it was made, and what a listener
+accepts has the listener's. So after ` + "`mpcc load NAME --default`" + ` connections to come have it, but for those
+to servers that run already: restart these. ` + "`mpcc status`" + ` lists them.
 
 | name | source | sends next on | keeps per connection | good for | a bad idea for |
 |---|---|---|---|---|---|
 `)
 	printRules(catalog.Sched)
-	fmt.Print("\n## Faithful or reconstructed\n\n| name | |\n|---|---|\n")
+	fmt.Print(`
+## What is the source's and what is not
+
+The rules are the sources' own, but for what this table says and for the deviations in the header of each file. What
+is around the rules is the same for all of mpcc's, and not always the sources': a congestion control counts backups
+only where no other subflow counts, while the MPTCP kernel's modules count them always. Which of its subflows a
+scheduler may choose from, when that is a backup, and where data is sent again follows the stock kernel, whose timer
+has the oldest data sent again.
+
+| name | |
+|---|---|
+`)
 	for _, e := range catalog.Entries {
-		what := "faithful to its source, as far as the file's header does not say otherwise"
+		what := "the source's rule"
 		if e.Reconstruction != "" {
 			what = "reconstructed in part: " + e.Reconstruction
+		}
+		if e.Differs != "" {
+			what += "; " + e.Differs
 		}
 		fmt.Printf("| `%s` | %s |\n", e, cell(what))
 	}
@@ -102,25 +145,31 @@ sure to come, at which it decides again. The header of each file in [bpf/sched](
 		}
 	}
 	b.printCosts()
+	fmt.Print(schedulerCosts)
 }
 
 func (b bench) printCosts() {
 	fmt.Printf(`
 ## Cost of the congestion controls
 
-Nanoseconds per ACK in all callbacks, telemetry included, and the ratio to a BPF port of CUBIC in the same run:
-at 2 and 8 subflows behind queues, where frames of 1500 bytes arrive some 15,000 times a second and find cold
-caches, and at 2 subflows over bare veth, as fast as the machine can. Each call includes the 40 to 130 ns that the
-kernel takes to measure it; CUBIC makes two calls per ACK. Times are of one machine (Linux %s)
-and vary by a quarter; make bench measures yours, with the spread.
+Nanoseconds per ACK in all callbacks, telemetry included, behind queues, where frames of 1500 bytes arrive some 15,000
+times a second and find cold caches. Net is without the time that the kernel takes to measure each call: what it shows
+for the empty callbacks of %s. Ratios are of net times, to a BPF port of CUBIC in the same run. CPU is how long
+all CPUs together are busy for a GB, sent and received over 2 subflows. Times are of one machine (Linux %s)
+and vary by a third; make bench measures yours, with the spread.
 
-| name | 2 subflows | ratio | 8 subflows | ratio | bare veth | ratio |
-|---|---|---|---|---|---|---|
-`, b.Kernel)
+| name | 1 subflow, net | ratio | 2 subflows | ratio | 4 subflows | ratio | 8 subflows | ratio | 2 subflows, gross | CPU |
+|---|---|---|---|---|---|---|---|---|---|---|
+`, bpfEmpty, b.Kernel)
+	names := []string{cubic, bpfEmpty, bpfCubic}
 	for _, e := range catalog.Entries {
 		if e.Kind == catalog.CC {
-			fmt.Printf("| `%s` |%s |%s |%s |\n", e, b.cost(e.Name, queues, 2), b.cost(e.Name, queues, 8), b.cost(e.Name, bareVeth, 2))
+			names = append(names, e.Name)
 		}
+	}
+	for _, name := range names {
+		fmt.Printf("| `%s` |%s |%s |%s |%s |%s |%s |\n", name,
+			b.net(name, 1), b.net(name, 2), b.net(name, 4), b.net(name, 8), b.gross(name, 2), b.cpu(name))
 	}
 }
 
@@ -132,13 +181,43 @@ func printRules(k catalog.Kind) {
 	}
 }
 
-func (b bench) cost(name, condition string, subflows int) string {
-	for _, c := range b.Cost {
-		if c.Condition == condition && c.Control == name && c.Subflows == subflows {
-			return fmt.Sprintf(" %.0f ns | %.2f", c.NS.Median, c.Ratio.Median)
+// cost finds what a control costs behind queues.
+func (b bench) cost(name string, subflows int) (cost, bool) {
+	i := slices.IndexFunc(b.Cost, func(c cost) bool {
+		return c.Condition == queues && c.Control == name && c.Subflows == subflows
+	})
+	if i < 0 {
+		return cost{}, false
+	}
+	return b.Cost[i], true
+}
+
+func (b bench) net(name string, subflows int) string {
+	c, ok := b.cost(name, subflows)
+	switch {
+	case !ok:
+		return " – | –"
+	case c.Ratio == 0:
+		return fmt.Sprintf(" %.0f ns | –", c.Net.Median)
+	}
+	return fmt.Sprintf(" %.0f ns | %.1f", c.Net.Median, c.Ratio)
+}
+
+func (b bench) gross(name string, subflows int) string {
+	c, ok := b.cost(name, subflows)
+	if !ok {
+		return " –"
+	}
+	return fmt.Sprintf(" %.0f ns", c.Gross.Median)
+}
+
+func (b bench) cpu(name string) string {
+	for _, g := range b.Goodput {
+		if g.Condition == queues && g.Control == name {
+			return fmt.Sprintf(" %.2f s/GB", g.CPU.Median)
 		}
 	}
-	return " – | –"
+	return " –"
 }
 
 // cell keeps a bar from ending a table's cell.

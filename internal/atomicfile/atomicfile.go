@@ -43,12 +43,16 @@ func whole(text []byte) func(io.Writer) error {
 func stream(folder *os.Root, name string, mode fs.FileMode, write func(io.Writer) error) error {
 	half := filepath.Join(filepath.Dir(name), "."+filepath.Base(name)+"."+rand.Text())
 	f, err := folder.OpenFile(half, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	var failed *fs.PathError
-	if errors.As(err, &failed) {
-		failed.Op, failed.Path = "write", filepath.Join(folder.Name(), name) // the temporary file's name would say less
+	// The temporary file's name would say less.
+	named := func(err error) error {
+		var failed *fs.PathError
+		if errors.As(err, &failed) {
+			failed.Op, failed.Path = "write", filepath.Join(folder.Name(), name)
+		}
+		return err
 	}
 	if err != nil {
-		return err
+		return named(err)
 	}
 	// Sync before the rename: after a power cut there must be no name without its content.
 	err = errors.Join(f.Chmod(mode), write(f), f.Sync(), f.Close())
@@ -56,7 +60,7 @@ func stream(folder *os.Root, name string, mode fs.FileMode, write func(io.Writer
 		err = folder.Rename(half, name)
 	}
 	if err != nil {
-		return errors.Join(err, folder.Remove(half))
+		return errors.Join(named(err), folder.Remove(half))
 	}
 	return sync(folder, filepath.Dir(name))
 }

@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/mpcc/mpcc/test/fulldisk"
 )
 
 func content(t *testing.T, path string) string {
@@ -102,6 +104,23 @@ func TestNothingLeadsOutOfAFolder(t *testing.T) {
 		t.Error("the link was followed")
 	}
 	onlyFile(t, outside)
+}
+
+// A full disk is told in a line that names the file, and leaves the old text.
+func TestFullDisk(t *testing.T) {
+	dir := fulldisk.Mount(t, 2)
+	path := filepath.Join(dir, "file")
+	if err := Write(path, []byte("old"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	err := Write(path, make([]byte, 3<<12), 0o600)
+	if want := "write " + path + ": no space left on device"; err == nil || err.Error() != want {
+		t.Errorf("error %v, want %s", err, want)
+	}
+	if got := content(t, path); got != "old" {
+		t.Errorf("content %q, want the old one", got)
+	}
+	onlyFile(t, dir)
 }
 
 func onlyFile(t *testing.T, dir string) {

@@ -74,9 +74,9 @@ func (h host) checkKernel(t kernelTypes) error {
 	case !t.has("mptcp_sched_ops"):
 		return not("has no choice of packet schedulers: that came with Linux 6.6")
 	case !t.has("__register_bpf_struct_ops"):
-		return not("takes no BPF types from modules: that came with Linux 6.9")
-	case strings.Contains(h.read("/sys/kernel/security/lockdown"), "[confidentiality]"):
-		return not("is locked down (confidentiality): that forbids kprobes, by which the module finds what the kernel does not export")
+		return not("takes no BPF types from modules: that came with Linux 6.9, and what the module needs beyond it with 6.12")
+	case !t.has("gen_epilogue"): // it has no name of its own, and came in the same weeks
+		return not("lets BPF programs pass on no subflow that a module's iterator gives them: that came with Linux 6.12")
 	}
 	return nil
 }
@@ -87,10 +87,19 @@ type lack struct {
 	pkg  string // the Debian package that has it
 }
 
-// signedOnly says whether the kernel loads signed modules only.
+// signedOnly says whether the kernel loads signed modules only: it was told so, or it is locked down, in whichever mode.
 func (h host) signedOnly() bool {
+	lockdown := h.read("/sys/kernel/security/lockdown")
 	return h.read("/sys/module/module/parameters/sig_enforce") == "Y" ||
-		strings.Contains(h.read("/sys/kernel/security/lockdown"), "[integrity]")
+		lockdown != "" && !strings.Contains(lockdown, "[none]")
+}
+
+// wantsSignature says whether modprobe's error means that the kernel did not accept the module's signature. Of one that
+// has none a kernel that is locked down says only that the operation is not permitted.
+func (h host) wantsSignature(err error) bool {
+	said := err.Error()
+	return strings.Contains(said, "Key was rejected") || strings.Contains(said, "Required key") ||
+		strings.Contains(said, "Operation not permitted") && h.signedOnly()
 }
 
 // checkBuild returns an error that lists, in one line, all that the build lacks, and the packages that have it.

@@ -39,7 +39,7 @@ func fake(t *testing.T, files map[string]string, programs ...string) host {
 func names(list ...string) string { return "\x00" + strings.Join(list, "\x00") + "\x00" }
 
 func TestCheckKernel(t *testing.T) {
-	whole := []string{"mptcp_sock", "mptcp_sched_ops", "__register_bpf_struct_ops"}
+	whole := []string{"mptcp_sock", "mptcp_sched_ops", "__register_bpf_struct_ops", "gen_epilogue"}
 	for name, test := range map[string]struct {
 		files map[string]string
 		want  string // in the error; "" for none
@@ -50,10 +50,11 @@ func TestCheckKernel(t *testing.T) {
 		"no schedulers":  {map[string]string{"/sys/kernel/btf/vmlinux": names(whole[0], whole[2])}, "Linux 6.6"},
 		"another's name": {map[string]string{"/sys/kernel/btf/vmlinux": names(whole[0], "bpf_mptcp_sched_ops", whole[2])}, "Linux 6.6"},
 		"no types":       {map[string]string{"/sys/kernel/btf/vmlinux": names(whole[:2]...)}, "Linux 6.9"},
+		"no iterators":   {map[string]string{"/sys/kernel/btf/vmlinux": names(whole[:3]...)}, "Linux 6.12"},
 		"signed only": {map[string]string{"/sys/kernel/btf/vmlinux": names(whole...),
 			"/sys/kernel/security/lockdown": "none [integrity] confidentiality\n"}, ""},
 		"locked down": {map[string]string{"/sys/kernel/btf/vmlinux": names(whole...),
-			"/sys/kernel/security/lockdown": "none integrity [confidentiality]\n"}, "forbids kprobes"},
+			"/sys/kernel/security/lockdown": "none integrity [confidentiality]\n"}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := fake(t, test.files)
@@ -107,6 +108,8 @@ func TestCheckBuild(t *testing.T) {
 		"signed only": {map[string]string{"/sys/module/module/parameters/sig_enforce": "Y\n"}, "",
 			"no dkms (it signs the module, and this kernel loads no other); on Debian: apt install dkms"},
 		"Secure Boot": {map[string]string{"/sys/kernel/security/lockdown": "none [integrity] confidentiality\n"}, "", "apt install dkms"},
+		"locked down": {map[string]string{"/sys/kernel/security/lockdown": "none integrity [confidentiality]\n"}, "", "apt install dkms"},
+		"no lockdown": {nil, "/sys/kernel/security/lockdown", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			files := map[string]string{}
@@ -132,6 +135,23 @@ func TestCheckBuild(t *testing.T) {
 			t.Errorf("more than one line: %v", err)
 		}
 	})
+}
+
+func TestWantsSignature(t *testing.T) {
+	const refused = "modprobe: ERROR: could not insert 'mpcc_sched': "
+	for said, want := range map[string][2]bool{ // on a kernel that takes any module, and on one that is locked down
+		"Key was rejected by service": {true, true},
+		"Required key not available":  {true, true},
+		"Operation not permitted":     {false, true},
+		"Exec format error":           {false, false},
+	} {
+		for i, lockdown := range []string{"[none] integrity confidentiality\n", "none integrity [confidentiality]\n"} {
+			h := fake(t, map[string]string{"/sys/kernel/security/lockdown": lockdown})
+			if got := h.wantsSignature(errors.New(refused + said)); got != want[i] {
+				t.Errorf("%s with lockdown %s: %v", said, lockdown, got)
+			}
+		}
+	}
 }
 
 func TestCompilerOf(t *testing.T) {

@@ -213,8 +213,8 @@ func (c *change) load(ctx context.Context) error {
 	if said := log.lines(Name + ": "); said != nil {
 		return unsupported{fmt.Errorf("the kernel did not take the module: %s", strings.Join(said, "; "))}
 	}
-	if strings.Contains(err.Error(), "Key was rejected") || strings.Contains(err.Error(), "Required key") {
-		return fmt.Errorf("this kernel loads signed modules only and does not know DKMS's key: mokutil --import /var/lib/dkms/mok.pub, reboot and enrol it (%w)", err)
+	if thisHost().wantsSignature(err) {
+		return fmt.Errorf("this kernel loads signed modules only, and the module is not signed, or with a key that it does not know: install it with DKMS, which signs it, then mokutil --import /var/lib/dkms/mok.pub, reboot and enrol the key (%w)", err)
 	}
 	return err
 }

@@ -18,6 +18,7 @@ import (
 const (
 	namedDir = "/run/netns" // of ip netns
 	current  = "/proc/thread-self/ns/net"
+	machine  = "/proc/1/ns/net"
 )
 
 // NS is a network namespace as it was found.
@@ -29,6 +30,12 @@ type NS struct {
 
 // ErrEnded is wrapped where a namespace has ended, or another one is at its path.
 var ErrEnded = errors.New("it has ended")
+
+// Forbidden reports whether err means that this process may not look into a namespace: it lacks the rights, or a sandbox
+// such as that of mpcc's systemd units denies it the kind of socket.
+func Forbidden(err error) bool {
+	return errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.EAFNOSUPPORT)
+}
 
 func (n NS) String() string {
 	if n.Name != "" {
@@ -63,6 +70,9 @@ func at(path, name string) (NS, error) {
 // Current returns the calling thread's namespace.
 func Current() (NS, error) { return at(current, "") }
 
+// Machine returns the machine's own namespace.
+func Machine() (NS, error) { return at(machine, "") }
+
 // Named returns the namespace that ip netns knows by a name.
 func Named(name string) (NS, error) {
 	if name != filepath.Base(name) {
@@ -94,7 +104,7 @@ func Names() map[uint64]string {
 // first error. Those that end meanwhile, and those that this process may not look at, are passed by.
 func Each(visit func(NS) error) error {
 	names := Names()
-	paths := []string{"/proc/1/ns/net", current}
+	paths := []string{machine, current}
 	for _, name := range names {
 		paths = append(paths, filepath.Join(namedDir, name))
 	}
@@ -190,6 +200,9 @@ func (h *Handle) Do(f func() error) error {
 		defer home.Close()
 		if setErr := unix.Setns(h.Fd(), unix.CLONE_NEWNET); setErr != nil {
 			err = fmt.Errorf("enter %s: %w", h.ns, setErr)
+			if setErr == unix.EPERM {
+				err = fmt.Errorf("%w; it takes root, or the capability CAP_SYS_ADMIN", err)
+			}
 			return
 		}
 		err = f()
@@ -198,6 +211,15 @@ func (h *Handle) Do(f func() error) error {
 		}
 	}()
 	return <-done
+}
+
+// Cookie returns what the function of that name returns inside the namespace.
+func (n NS) Cookie() (cookie uint64, err error) {
+	err = n.Do(func() (err error) {
+		cookie, err = Cookie()
+		return err
+	})
+	return cookie, err
 }
 
 // OnOwnThread runs f on a thread that ends with it, and so may leave its namespace.

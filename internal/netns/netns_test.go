@@ -5,6 +5,7 @@ package netns
 import (
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -172,5 +173,21 @@ func TestNamed(t *testing.T) {
 	newNamed(t, name)
 	if names := Names(); names[named(t, name).Inode] != name {
 		t.Errorf("Names() = %v", names)
+	}
+}
+
+// What a sandbox forbids, as package net and package netns say it, is no failure; what goes wrong is one.
+func TestForbidden(t *testing.T) {
+	for err, want := range map[error]bool{
+		nil: false,
+		&net.OpError{Op: "route", Net: "ip+net", Err: os.NewSyscallError("netlinkrib", unix.EAFNOSUPPORT)}: true,
+		fmt.Errorf("enter network namespace phone: %w", unix.EPERM):                                        true,
+		&os.PathError{Op: "open", Path: "/run/netns/phone", Err: unix.EACCES}:                              true,
+		os.NewSyscallError("socket", unix.EMFILE):                                                          false,
+		errors.New("operation not permitted"):                                                              false,
+	} {
+		if got := Forbidden(err); got != want {
+			t.Errorf("%v: %v", err, got)
+		}
 	}
 }

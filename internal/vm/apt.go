@@ -13,24 +13,24 @@ import (
 
 // apt fetches packages of a Debian suite. It has a configuration of its own in
 // its folder; the machine's is not touched.
-type apt struct{ dir, config string }
+type apt struct{ dir, config, arch string }
 
 // Download fetches packages of a Debian suite into a folder and returns their files.
 func Download(ctx context.Context, suite, dir string, names ...string) ([]string, error) {
-	a, err := newApt(ctx, suite, dir)
+	a, err := newApt(ctx, suite, hostArch, dir)
 	if err != nil {
 		return nil, err
 	}
 	return a.download(ctx, names...)
 }
 
-// newApt returns an apt that has read the suite's list of packages.
-func newApt(ctx context.Context, suite, dir string) (*apt, error) {
+// newApt returns an apt that has read the suite's list of packages for a processor.
+func newApt(ctx context.Context, suite, arch, dir string) (*apt, error) {
 	source, err := debianSource(ctx, suite)
 	if err != nil {
 		return nil, err
 	}
-	a := &apt{dir, filepath.Join(dir, "apt")}
+	a := &apt{dir, filepath.Join(dir, "apt"), arch}
 	err = errors.Join(
 		os.MkdirAll(filepath.Join(a.config, "lists", "partial"), 0o755),
 		os.WriteFile(filepath.Join(a.config, "sources.list"), []byte(source+"\n"), 0o644),
@@ -51,7 +51,7 @@ func (a *apt) run(ctx context.Context, program string, arg ...string) (string, e
 		"-o", "Dir::State::Lists=" + filepath.Join(a.config, "lists"),
 		"-o", "Dir::State::Status=" + filepath.Join(a.config, "status"),
 		"-o", "Dir::Cache=" + a.config,
-		"-o", "APT::Architecture=amd64",
+		"-o", "APT::Architecture=" + a.arch,
 		"-o", "APT::Sandbox::User=", // user _apt may have no access to the folder
 		"-o", "APT::Update::Error-Mode=any", // or it would go on with an old list in silence
 	}, arg...)...)

@@ -98,6 +98,15 @@ func (c cache) lock(ctx context.Context) (unlock func(), err error) {
 	return func() { _ = l.Unlock() }, nil
 }
 
+// lockCache opens the cache and takes the lock on it.
+func lockCache(ctx context.Context, say func(stage string)) (c cache, unlock func(), err error) {
+	if c, err = openCache(say); err != nil {
+		return c, nil, err
+	}
+	unlock, err = c.lock(ctx)
+	return c, unlock, err
+}
+
 // scratch returns a new temporary folder. It removes those whose owners were
 // killed. Call it with the cache locked.
 func (c cache) scratch() (dir string, remove func(), err error) {

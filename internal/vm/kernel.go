@@ -4,6 +4,7 @@ package vm
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,7 +20,10 @@ import (
 type Kernel struct {
 	Label    string // what users call it
 	Suite    string // of Debian
-	NoModule bool   // it is too old for the module in bpf/kmod
+	Flavour  string // of the packages, cloud by default
+	Arch     string // the processor in Debian's words, amd64 by default; QEMU emulates others
+	NoModule bool   // its VMs go without the module in bpf/kmod
+	Debug    bool   // none of Debian's: built here from Debian's source, as debug.config says
 }
 
 // kernels are those that mpcc runs on.
@@ -29,13 +33,18 @@ var kernels = []Kernel{
 }
 
 // metapackage depends on the packages of the newest version.
-const metapackage = "linux-image-cloud-amd64"
+func (k Kernel) metapackage() string {
+	return "linux-image-" + cmp.Or(k.Flavour, "cloud") + "-" + k.GOARCH()
+}
 
 // keptModules are the folders of modules that go into the VM, below kernel/.
-var keptModules = []string{"arch", "crypto", "lib", "net", "drivers/net", "drivers/char", "drivers/virtio"}
+var keptModules = []string{
+	"arch", "crypto", "lib", "net", "drivers/net", "drivers/char", "drivers/virtio",
+	"drivers/block", "fs/ext4", "fs/jbd2", "fs/mbcache.ko.xz", // for a disk
+}
 
 // droppedModules are exceptions to keptModules.
-var droppedModules = []string{"drivers/net/ethernet", "drivers/net/wwan", "drivers/net/xen-netback", "drivers/net/vmxnet3"}
+var droppedModules = []string{"drivers/net/ethernet", "drivers/net/wireless", "drivers/net/wwan", "drivers/net/xen-netback", "drivers/net/vmxnet3"}
 
 // neededModules have to come with a kernel, as modules or built in.
 var neededModules = []string{
@@ -68,16 +77,12 @@ func Find(label string) (Kernel, error) {
 // system, whatever the cache has. stage is Spec.Stage. Run fetches by itself what
 // is missing.
 func Fetch(ctx context.Context, k Kernel, stage func(string)) error {
-	c, err := openCache(stage)
-	if err != nil {
-		return err
-	}
-	unlock, err := c.lock(ctx)
+	c, unlock, err := lockCache(ctx, stage)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	if _, err := c.rootfs(ctx, true); err != nil {
+	if _, err := c.rootfs(ctx, k, true); err != nil {
 		return err
 	}
 	_, err = c.kernel(ctx, k, true)
@@ -86,7 +91,10 @@ func Fetch(ctx context.Context, k Kernel, stage func(string)) error {
 
 // kernel returns the folder with vmlinuz, modules.cpio and release (as uname -r) of k.
 func (c cache) kernel(ctx context.Context, k Kernel, refresh bool) (string, error) {
-	recipe := fmt.Sprintf("2 %s %s %q %q %q", k.Suite, metapackage, keptModules, droppedModules, neededModules)
+	if k.Debug {
+		return c.debugKernel(ctx, k, refresh)
+	}
+	recipe := fmt.Sprintf("2 %s %s %q %q %q", k.Suite, k.metapackage(), keptModules, droppedModules, neededModules)
 	return c.entry("kernel-"+k.Label, recipe, refresh, func(dir string) error {
 		c.say("fetching kernel " + k.Label)
 		tree := filepath.Join(dir, "tree")
@@ -102,11 +110,11 @@ func (c cache) kernel(ctx context.Context, k Kernel, refresh bool) (string, erro
 
 // fetchKernel downloads k's packages to dir, and unpacks them into the folder tree.
 func fetchKernel(ctx context.Context, k Kernel, dir, tree string) error {
-	a, err := newApt(ctx, k.Suite, dir)
+	a, err := newApt(ctx, k.Suite, k.GOARCH(), dir)
 	if err != nil {
 		return err
 	}
-	names, err := kernelPackages(metapackage, func(names ...string) (string, error) {
+	names, err := kernelPackages(k.metapackage(), func(names ...string) (string, error) {
 		return a.run(ctx, "apt-cache", append([]string{"show"}, names...)...)
 	})
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 )
 
 // buildRoot returns the folder with the root.cpio in which bpf/kmod can be built for k: it has the kernel's
-// headers, which bring the compiler, and DKMS.
+// headers, which bring the compiler, and DKMS; and dpkg knows what is installed.
 func (c cache) buildRoot(ctx context.Context, k Kernel, kdir string) (string, error) {
 	release, err := os.ReadFile(filepath.Join(kdir, "release"))
 	if err != nil {
@@ -26,7 +26,7 @@ func (c cache) buildRoot(ctx context.Context, k Kernel, kdir string) (string, er
 	}
 	suites := slices.Compact([]string{rootfsSuite, k.Suite})
 	packages := append(slices.Clone(guestPackages), "linux-headers-"+string(release), "make", "dwarves", "dkms")
-	dir, err := c.debian(ctx, "build-"+k.Label, suites, packages, false)
+	dir, err := c.debian(ctx, "build-"+k.Label, k, suites, packages, droppedPaths, false)
 	if err != nil {
 		return "", fmt.Errorf("%w\nif the headers of Linux %s are gone from Debian, remove %s and run it again: that fetches a newer kernel",
 			err, release, kdir)
@@ -60,6 +60,9 @@ func (c cache) module(ctx context.Context, k Kernel, accel string) (string, erro
 	if err != nil {
 		return "", err
 	}
+	if k.Debug {
+		return c.debugModule(ctx, k, kdir, string(release), sum)
+	}
 	return c.entry("module-"+k.Label, fmt.Sprintf("1 %s %s", release, sum), false, func(dir string) error {
 		c.say("building the packet schedulers' kernel module")
 		results, sources := filepath.Join(dir, "results"), filepath.Join(dir, "sources")
@@ -82,15 +85,19 @@ func (c cache) module(ctx context.Context, k Kernel, accel string) (string, erro
 		if result.Status != 0 {
 			return fmt.Errorf("building bpf/kmod ended with status %d:\n%s", result.Status, printed.Bytes())
 		}
-		f, err := os.Create(filepath.Join(dir, "module.cpio"))
-		if err != nil {
-			return err
-		}
-		defer f.Close()
-		archive := newCpioWriter(f)
-		return errors.Join(archive.host("usr/lib/modules/"+string(release), results), archive.close(),
-			f.Close(), os.RemoveAll(results), os.RemoveAll(sources))
+		return errors.Join(packModule(dir, string(release), results), os.RemoveAll(results), os.RemoveAll(sources))
 	})
+}
+
+// packModule writes module.cpio: what is in the folder added, as part of the kernel's folder of modules.
+func packModule(dir, release, added string) error {
+	f, err := os.Create(filepath.Join(dir, "module.cpio"))
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	archive := newCpioWriter(f)
+	return errors.Join(archive.host("usr/lib/modules/"+release, added), archive.close(), f.Close())
 }
 
 // hash returns a hash of the names and contents of a folder's files.

@@ -9,7 +9,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -26,37 +28,33 @@ var droppedPaths = []string{
 	"dev", "boot",
 	"usr/share/bash-completion", "usr/share/common-licenses", "usr/share/doc", "usr/share/info",
 	"usr/share/lintian", "usr/share/locale", "usr/share/man", "usr/share/perl5", "usr/share/zoneinfo",
-	"usr/lib/x86_64-linux-gnu/gconv", "usr/lib/x86_64-linux-gnu/perl-base",
-	"usr/lib/apt", "var/cache", "var/lib/apt", "var/lib/dpkg",
+	"usr/lib/TRIPLET/gconv", "usr/lib/TRIPLET/perl-base",
+	"usr/lib/apt", "var/cache", "var/lib/apt",
 }
 
-// rootfs returns the folder with the root.cpio of every guest that builds nothing.
-func (c cache) rootfs(ctx context.Context, refresh bool) (string, error) {
-	return c.debian(ctx, "rootfs", []string{rootfsSuite}, guestPackages, refresh)
+// rootfs returns the folder with the root.cpio of every guest that builds nothing and has k's processor.
+func (c cache) rootfs(ctx context.Context, k Kernel, refresh bool) (string, error) {
+	name := "rootfs"
+	if k.GOARCH() != hostArch {
+		name += "-" + k.GOARCH()
+	}
+	return c.debian(ctx, name, k, []string{rootfsSuite}, guestPackages, append(slices.Clone(droppedPaths), "var/lib/dpkg"), refresh)
 }
 
-// debian returns the folder with a root.cpio: a Debian with these packages, which may come from several suites.
-func (c cache) debian(ctx context.Context, name string, suites, packages []string, refresh bool) (string, error) {
-	recipe := fmt.Sprintf("2 %q %q %q", suites, packages, droppedPaths)
+// debian returns the folder with a root.cpio: a Debian for k's processor with these packages, which may come from
+// several suites, without the paths dropped.
+func (c cache) debian(ctx context.Context, name string, k Kernel, suites, packages, dropped []string, refresh bool) (string, error) {
+	dropped = slices.Clone(dropped)
+	for i := range dropped {
+		dropped[i] = strings.Replace(dropped[i], "TRIPLET", k.processor().triplet, 1)
+	}
+	recipe := fmt.Sprintf("2 %q %q %q", suites, packages, dropped)
 	return c.entry(name, recipe, refresh, func(dir string) error {
 		c.say("building the root file system")
-		debootstrap := []string{"mmdebstrap", "--quiet", "--variant=minbase", "--architectures=amd64", "--format=tar",
-			"--include=" + strings.Join(packages, ","), rootfsSuite, "-"}
-		for _, suite := range suites {
-			source, err := debianSource(ctx, suite)
-			if err != nil {
-				return err
-			}
-			debootstrap = append(debootstrap, source)
+		cmd, err := debootstrap(ctx, dir, k.GOARCH(), "tar", "-", suites, packages)
+		if err != nil {
+			return err
 		}
-		if os.Geteuid() == 0 {
-			// As root it mounts the host's /dev, /proc and /sys in its folder. If it is
-			// killed they must not stay mounted: the folder will be removed, and with it
-			// what is mounted there.
-			debootstrap = append([]string{"unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"}, debootstrap...)
-		}
-		cmd := command(ctx, debootstrap[0], debootstrap[1:]...)
-		cmd.Env = append(os.Environ(), "TMPDIR="+dir)
 		f, err := os.Create(filepath.Join(dir, "root.cpio"))
 		if err != nil {
 			return err
@@ -64,7 +62,9 @@ func (c cache) debian(ctx context.Context, name string, suites, packages []strin
 		defer f.Close()
 		w := bufio.NewWriterSize(f, 1<<20)
 		archive := newCpioWriter(w)
-		err = stream(cmd, func(r io.Reader) error { return archive.tar(r, wanted) })
+		err = stream(cmd, func(r io.Reader) error {
+			return archive.tar(r, func(name string) bool { return !within(name, dropped) })
+		})
 		if err != nil {
 			return err
 		}
@@ -72,12 +72,37 @@ func (c cache) debian(ctx context.Context, name string, suites, packages []strin
 	})
 }
 
-// wanted says whether the guest gets a file of the Debian tree.
-func wanted(name string) bool {
-	for _, d := range droppedPaths {
-		if name == d || strings.HasPrefix(name, d+"/") {
-			return false
-		}
+// debootstrap is the command that writes a Debian of the first suite, with packages that may come from all, to a target
+// in a format of mmdebstrap's. For another processor than the host's they are unpacked only, as their scripts cannot run.
+func debootstrap(ctx context.Context, dir, arch, format, target string, suites, packages []string) (*exec.Cmd, error) {
+	variant := []string{"--variant=minbase"}
+	if arch != hostArch {
+		variant = []string{"--variant=extract", "--include=?essential", "--include=?priority(required)",
+			`--extract-hook=ln -s mawk "$1/usr/bin/awk"`} // by a script elsewhere
 	}
-	return true
+	args := slices.Concat([]string{"mmdebstrap", "--quiet"}, variant, []string{"--architectures=" + arch, "--format=" + format,
+		"--include=" + strings.Join(packages, ","), suites[0], target})
+	for _, suite := range suites {
+		source, err := debianSource(ctx, suite)
+		if err != nil {
+			return nil, err
+		}
+		args = append(args, source)
+	}
+	if os.Geteuid() == 0 {
+		// As root it mounts the host's /dev, /proc and /sys in its folder. If it is
+		// killed they must not stay mounted: the folder will be removed, and with it
+		// what is mounted there.
+		args = append([]string{"unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"}, args...)
+	}
+	cmd := command(ctx, args[0], args[1:]...)
+	cmd.Env = append(os.Environ(), "TMPDIR="+dir)
+	return cmd, nil
+}
+
+// within says whether a file is one of some folders, or in one.
+func within(name string, folders []string) bool {
+	return slices.ContainsFunc(folders, func(folder string) bool {
+		return name == folder || strings.HasPrefix(name, folder+"/")
+	})
 }

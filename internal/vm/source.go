@@ -18,11 +18,7 @@ const sourceVersion = "version"
 // Source returns a folder with parts of a kernel's source, at their paths in its tree, and with its headers for user
 // space in usr/include; and the version of the Debian package that they are from. stage is Spec.Stage.
 func Source(ctx context.Context, k Kernel, stage func(string), parts ...string) (dir, version string, err error) {
-	c, err := openCache(stage)
-	if err != nil {
-		return "", "", err
-	}
-	unlock, err := c.lock(ctx)
+	c, unlock, err := lockCache(ctx, stage)
 	if err != nil {
 		return "", "", err
 	}
@@ -63,7 +59,7 @@ func sourcePackage(release string) (string, error) {
 // fetchSource unpacks parts of the source in the package called name, and the headers for user space, into dir.
 func fetchSource(ctx context.Context, k Kernel, name, dir string, parts []string) error {
 	const headers = "linux-libc-dev"
-	a, err := newApt(ctx, k.Suite, dir)
+	a, err := newApt(ctx, k.Suite, k.GOARCH(), dir)
 	if err != nil {
 		return err
 	}

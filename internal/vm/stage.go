@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 )
@@ -29,7 +30,7 @@ func (c cache) stage(ctx context.Context, spec Spec, layers ...string) (m machin
 	if spec.Build {
 		root, err = c.buildRoot(ctx, spec.Kernel, kdir)
 	} else {
-		root, err = c.rootfs(ctx, false)
+		root, err = c.rootfs(ctx, spec.Kernel, false)
 	}
 	if err != nil {
 		return m, nil, err
@@ -71,14 +72,18 @@ func (m machine) writeInitrd(layers []string) error {
 	}
 	w := bufio.NewWriterSize(initrd, 1<<20)
 	archive := newCpioWriter(w)
+	init, top := initScript, ""
+	if m.spec.Disk != "" {
+		init, top = diskInit, "files" // from where they go to the disk
+	}
 	for guest, host := range m.spec.Files {
-		if err := archive.host(strings.TrimPrefix(guest, "/"), host); err != nil {
+		if err := archive.host(path.Join(top, strings.TrimPrefix(guest, "/")), host); err != nil {
 			return fmt.Errorf("%s for the VM: %w", guest, err)
 		}
 	}
 	script := runScript(m.spec)
 	return errors.Join(
-		archive.file("init", 0o755, int64(len(initScript)), strings.NewReader(initScript)),
+		archive.file("init", 0o755, int64(len(init)), strings.NewReader(init)),
 		archive.file("run-me", 0o644, int64(len(script)), strings.NewReader(script)),
 		archive.close(), w.Flush(), initrd.Close())
 }
@@ -101,7 +106,8 @@ func runScript(spec Spec) string {
 		b.WriteString(" " + quote(arg))
 	}
 	if spec.Interactive {
-		b.WriteString(" </dev/ttyS0 >/dev/ttyS0 2>&1")
+		serial := "/dev/" + spec.Kernel.processor().serial
+		b.WriteString(" <" + serial + " >" + serial + " 2>&1")
 	}
 	return b.String() + "\n"
 }

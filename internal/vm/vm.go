@@ -20,8 +20,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Spec is one command to run in a VM of its own.
@@ -39,6 +42,11 @@ type Spec struct {
 	// ResultsDir is an existing folder of the host that gets what the command
 	// leaves in the guest's /results; "" drops that.
 	ResultsDir string
+
+	// Disk is a file that NewDisk has written; "" for none. The command is then a service of the disk's systemd,
+	// which runs when all others have started, and at its end the machine shuts down as it should. What is changed
+	// on the disk is there in the next run.
+	Disk string
 
 	// Build gives the guest what building the module in bpf/kmod takes (the kernel's headers, a
 	// compiler, DKMS) instead of the module itself.
@@ -161,14 +169,20 @@ func (m machine) console() string { return filepath.Join(m.dir, "console.log") }
 // qemuArgs returns the command line of QEMU. The command's output comes through
 // file descriptor 3, its status and results through 4.
 func (m machine) qemuArgs(accel string) []string {
-	args := []string{"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-m", memory,
+	p := m.spec.Kernel.processor()
+	args := append(slices.Clone(p.machine), "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-m", memory,
 		"-kernel", filepath.Join(m.dir, "vmlinuz"), "-initrd", filepath.Join(m.dir, "initrd"),
 		// loglevel=5 shows warnings, among them those in which the kernel reports a bug.
-		"-append", "console=ttyS0 loglevel=5 panic=-1 mitigations=off rdinit=/init MPCC_MARK=" + m.mark,
-		"-device", "virtio-serial-pci",
+		"-append", "console="+p.serial+" loglevel=5 panic=-1 mitigations=off rdinit=/init systemd.unit=run-me.target MPCC_MARK="+m.mark,
+		// No more ports and events than needed: the main loop looks at each of them whenever it wakes.
+		"-device", "virtio-serial-pci,max_ports=3,ioeventfd=off",
 		"-chardev", "file,id=out,path=/dev/fd/3", "-device", "virtserialport,nr=1,chardev=out",
 		"-chardev", "file,id=end,path=/dev/fd/4", "-device", "virtserialport,nr=2,chardev=end",
-		"-serial", "chardev:console"}
+		"-serial", "chardev:console")
+	if m.spec.Disk != "" {
+		// Nobody cares for the disk if the host goes down.
+		args = append(args, "-drive", "if=none,id=disk,format=raw,cache=unsafe,file="+m.spec.Disk, "-device", "virtio-blk-pci,drive=disk")
+	}
 	if m.spec.Interactive {
 		args = append(args, "-chardev", "stdio,signal=off,id=console,logfile="+m.console())
 	} else {
@@ -177,10 +191,7 @@ func (m machine) qemuArgs(accel string) []string {
 	if accel == "kvm" {
 		return append(args, "-smp", cpus, "-accel", "kvm", "-cpu", "host")
 	}
-	// With cx16 QEMU 7.2 damages the flags after cmpxchg16b, and the guest dies
-	// at random in its memory allocator. Without erms and fsrm the kernel copies
-	// words: QEMU emulates rep movsb byte by byte.
-	args = append(args, "-cpu", "max,-cx16,-erms,-fsrm")
+	args = append(args, "-cpu", p.cpu)
 	if m.spec.OwnTime {
 		// An instruction takes 4 ns of the guest's time, and its sleep no time of the
 		// host's. A second CPU would gain nothing: they would take turns.
@@ -266,7 +277,7 @@ func (m machine) start(ctx context.Context, accel string, complaint io.Writer) (
 		return nil, nil, nil, errors.Join(err, out.Close())
 	}
 	defer endW.Close()
-	qemu = command(ctx, "qemu-system-x86_64", m.qemuArgs(accel)...)
+	qemu = command(ctx, m.spec.Kernel.processor().qemu, m.qemuArgs(accel)...)
 	qemu.Cancel = func() error { return qemu.Process.Signal(syscall.SIGTERM) } // QEMU then resets the terminal
 	qemu.WaitDelay = 5 * time.Second
 	qemu.ExtraFiles = []*os.File{outW, endW}
@@ -274,10 +285,44 @@ func (m machine) start(ctx context.Context, accel string, complaint io.Writer) (
 	if m.spec.Interactive {
 		qemu.Stdin, qemu.Stdout = os.Stdin, os.Stdout
 	}
+	if m.spec.OwnTime && accel == "tcg" {
+		unpin, err := pin()
+		if err != nil {
+			return nil, nil, nil, errors.Join(err, out.Close(), end.Close())
+		}
+		defer unpin()
+	}
 	if err := qemu.Start(); err != nil {
 		return nil, nil, nil, errors.Join(explain(qemu, err, ""), out.Close(), end.Close())
 	}
 	return qemu, out, end, nil
+}
+
+// pinned counts the calls of pin, so that VMs side by side get different CPUs.
+var pinned atomic.Uint32
+
+// pin keeps this thread, and QEMU when the thread starts it, on one CPU until unpin is called. In its own time an
+// emulated VM takes turns with QEMU's main loop, which it wakes at each of its timers. On two CPUs both spend their
+// time waiting for each other: the VM takes twice as long, and two CPUs instead of one.
+func pin() (unpin func(), err error) {
+	var allowed, one unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &allowed); err != nil {
+		return nil, fmt.Errorf("which CPUs there are: %w", err)
+	}
+	skip := (os.Getpid() + int(pinned.Add(1))) % allowed.Count()
+	for cpu := 0; ; cpu++ {
+		if !allowed.IsSet(cpu) {
+			continue
+		}
+		if skip--; skip < 0 {
+			one.Set(cpu)
+			break
+		}
+	}
+	if err := unix.SchedSetaffinity(0, &one); err != nil {
+		return nil, fmt.Errorf("keep QEMU on one CPU: %w", err)
+	}
+	return func() { _ = unix.SchedSetaffinity(0, &allowed) }, nil
 }
 
 // readOutput copies the command's output to Spec.Stdout, up to the mark. began is called when the guest's first
@@ -358,14 +403,20 @@ func (m machine) readResults(r io.Reader) (int, error) {
 }
 
 // accel returns kvm or tcg. A boot shows whether KVM works here: there may be a
-// /dev/kvm that cannot run a stock kernel. Call it with the cache locked.
+// /dev/kvm that cannot run a stock kernel. It has only the host's processor. Call it with the cache locked.
 func (c cache) accel(ctx context.Context, k Kernel) (string, error) {
+	if k.GOARCH() != hostArch {
+		if _, err := exec.LookPath(k.processor().qemu); err != nil {
+			return "", fmt.Errorf("%w, on Debian: apt install qemu-system-arm", err)
+		}
+		return "tcg", nil
+	}
 	if f, err := os.OpenFile("/dev/kvm", os.O_RDWR, 0); err != nil {
 		return "tcg", nil
 	} else {
 		f.Close()
 	}
-	version, err := output(command(ctx, "qemu-system-x86_64", "--version"))
+	version, err := output(command(ctx, processors[hostArch].qemu, "--version"))
 	if err != nil {
 		return "", err
 	}

@@ -5,6 +5,7 @@ package energy_test
 import (
 	"fmt"
 	"log"
+	"time"
 
 	"github.com/mpcc/mpcc/pkg/energy"
 )
@@ -54,4 +55,21 @@ func ExampleRAPL() {
 	for _, z := range zones {
 		fmt.Printf("%s: %g J\n", z.Name, z.Joules)
 	}
+}
+
+// Measure what the machine takes from its battery.
+func ExampleOpen() {
+	meter, err := energy.Open("/sys", "battery:BAT0")
+	if err != nil {
+		log.Fatal(err)
+	}
+	if _, err := meter.Joules(); err != nil { // the first call is the start
+		log.Fatal(err)
+	}
+	time.Sleep(time.Second)
+	joules, err := meter.Joules()
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf("%.1f W\n", joules)
 }

@@ -3,10 +3,12 @@
 package energy
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"sync"
 
 	"github.com/prometheus/procfs/sysfs"
@@ -44,10 +46,7 @@ func NewRAPL(sys string) (*RAPL, error) {
 // Read returns every zone; none where the machine has no RAPL. With an error come the zones that could be
 // read.
 func (r *RAPL) Read() ([]Zone, error) {
-	zones, err := sysfs.GetRaplZones(r.sys)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
+	zones, err := raplZones(r.sys)
 	if err != nil {
 		return nil, err
 	}
@@ -66,6 +65,15 @@ func (r *RAPL) Read() ([]Zone, error) {
 	return read, err
 }
 
+// raplZones returns none where the machine has no RAPL.
+func raplZones(tree sysfs.FS) ([]sysfs.RaplZone, error) {
+	zones, err := sysfs.GetRaplZones(tree)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return zones, err
+}
+
 // follow adds what a zone's counter has gained since the last reading.
 func (r *RAPL) follow(id string, now, wrapsAt uint64) (sum uint64) {
 	c, ok := r.zones[id]
@@ -73,13 +81,17 @@ func (r *RAPL) follow(id string, now, wrapsAt uint64) (sum uint64) {
 		c = &raplCounter{last: now}
 		r.zones[id] = c
 	}
-	if now >= c.last {
-		c.sum += now - c.last
-	} else {
-		c.sum += wrapsAt - c.last + now
-	}
+	c.sum += gained(c.last, now, wrapsAt)
 	c.last = now
 	return c.sum
+}
+
+// gained is what a counter has gained, which wraps once at most between two readings.
+func gained(last, now, wrapsAt uint64) uint64 {
+	if now >= last {
+		return now - last
+	}
+	return wrapsAt - last + now
 }
 
 // Battery is what a battery reports; nil where it does not.
@@ -87,7 +99,22 @@ type Battery struct {
 	Name      string
 	Discharge *float64 // W; nil also while it is not discharging
 	Energy    *float64 // J, what is left
+	Status    string   // as the kernel says it, such as Discharging or Full
+	Step      float64  // smallest step of Discharge that the kernel shows, W; 0 without one
 }
+
+// unfit returns why the battery's power says nothing of the machine's; nil if it does.
+func (b *Battery) unfit() error {
+	switch {
+	case b.Status != discharging:
+		return fmt.Errorf("its status is %s; unplug the machine: on mains it does not supply the load", cmp.Or(b.Status, "unknown"))
+	case b.Discharge == nil:
+		return errors.New("its driver reports neither power_now nor both current_now and voltage_now")
+	}
+	return nil
+}
+
+const discharging = "Discharging"
 
 // Batteries returns the batteries below sys, which is /sys; none where there are none.
 func Batteries(sys string) ([]Battery, error) {
@@ -107,31 +134,44 @@ func Batteries(sys string) ([]Battery, error) {
 		if s.Type != "Battery" {
 			continue
 		}
-		b := Battery{Name: name}
-		if s.Status == "Discharging" {
-			b.Discharge = watts(s)
-		}
-		if s.EnergyNow != nil {
-			joules := float64(*s.EnergyNow) / 1e6 * 3600 // from uWh
-			b.Energy = &joules
+		b := Battery{Name: name, Status: s.Status, Energy: left(s)}
+		if s.Status == discharging {
+			b.Discharge, b.Step = watts(s)
 		}
 		batteries = append(batteries, b)
 	}
+	slices.SortFunc(batteries, func(a, b Battery) int { return cmp.Compare(a.Name, b.Name) })
 	return batteries, nil
 }
 
-// watts returns the power that the battery reports or, if it does not, current times voltage; nil without
-// either. Some drivers report it as negative while the battery discharges.
-func watts(s sysfs.PowerSupply) *float64 {
-	var w float64
+// left returns the energy that the battery reports or, if it reports its charge, that times the present voltage.
+func left(s sysfs.PowerSupply) *float64 {
+	var joules float64
 	switch {
-	case s.PowerNow != nil:
-		w = float64(*s.PowerNow) / 1e6
-	case s.CurrentNow != nil && s.VoltageNow != nil:
-		w = float64(*s.CurrentNow) / 1e6 * float64(*s.VoltageNow) / 1e6
+	case s.EnergyNow != nil:
+		joules = float64(*s.EnergyNow) / 1e6 * 3600 // from uWh
+	case s.ChargeNow != nil && s.VoltageNow != nil:
+		joules = float64(*s.ChargeNow) / 1e6 * 3600 * float64(*s.VoltageNow) / 1e6 // from uAh
 	default:
 		return nil
 	}
+	return &joules
+}
+
+// watts returns the power that the battery reports or, if it does not, current times voltage; nil without
+// either. The second result is the smallest step of it. Some drivers report it as negative while the battery
+// discharges.
+func watts(s sysfs.PowerSupply) (*float64, float64) {
+	var w, step float64
+	switch {
+	case s.PowerNow != nil:
+		w, step = float64(*s.PowerNow)/1e6, 1e-6
+	case s.CurrentNow != nil && s.VoltageNow != nil:
+		volts := float64(*s.VoltageNow) / 1e6
+		w, step = float64(*s.CurrentNow)/1e6*volts, 1e-6*volts
+	default:
+		return nil, 0
+	}
 	w = max(w, -w)
-	return &w
+	return &w, step
 }

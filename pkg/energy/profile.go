@@ -15,6 +15,7 @@ import (
 	"math"
 	"os"
 	"strings"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -28,7 +29,8 @@ type Profile struct {
 	Uplink   *float64 `yaml:"uplink_mw_per_mbps" json:"uplink_mw_per_mbps"`     // sending, mW/Mbps; 0 to MaxSlope
 	Downlink *float64 `yaml:"downlink_mw_per_mbps" json:"downlink_mw_per_mbps"` // receiving, mW/Mbps; 0 to MaxSlope
 	Base     *float64 `yaml:"base_mw" json:"base_mw"`                           // while active, mW; 0 to MaxBase
-	// Tail lists the states the radio stays in after the last packet. They are recorded, not modelled.
+	// Tail lists the states the radio stays in after the last packet, one after the other. Experiments count them
+	// (TailJoules); the totals of live connections do not.
 	Tail       []Tail   `yaml:"tail" json:"tail,omitempty"`
 	Source     string   `yaml:"source" json:"source"`
 	Unverified []string `yaml:"unverified" json:"unverified,omitempty"` // keys not yet compared with the source
@@ -39,6 +41,20 @@ type Tail struct {
 	State   string   `yaml:"state" json:"state,omitempty"` // as the standard calls it
 	Power   *float64 `yaml:"mw" json:"mw"`                 // mW; nil where it was not published
 	Seconds float64  `yaml:"seconds" json:"seconds"`
+}
+
+// TailJoules returns the energy of the radio's tail between two times since the last packet. A state without a published
+// power counts as 0.
+func (p Profile) TailJoules(from, to time.Duration) float64 {
+	joules, begin := 0.0, 0.0
+	for _, t := range p.Tail {
+		end := begin + t.Seconds
+		if spent := min(end, to.Seconds()) - max(begin, from.Seconds()); spent > 0 && t.Power != nil {
+			joules += spent * *t.Power / 1000
+		}
+		begin = end
+	}
+	return joules
 }
 
 // The most that a figure may be: what the programs can hold, 32 bits of uW/Mbps and of uW.

@@ -13,14 +13,19 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/singleflight"
 
+	"github.com/mpcc/mpcc/internal/netns"
 	"github.com/mpcc/mpcc/pkg/energy"
+	"github.com/mpcc/mpcc/pkg/paths"
 	"github.com/mpcc/mpcc/pkg/telemetry"
 )
 
@@ -31,8 +36,16 @@ const readTime = 8 * time.Second
 // Options of a Collector. The zero value shows everything but single subflows.
 type Options struct {
 	// Read returns what the maps hold now, and nil without an error where nothing is loaded. What it returns
-	// with an error is not shown. One goroutine at a time calls it. The default reads the machine's maps.
+	// with an error is not shown. One goroutine at a time calls it. The default reads the machine's maps, and of
+	// very many subflows no more than it needs.
 	Read func(context.Context) (*telemetry.Snapshot, error)
+	// Paths returns the rules of paths, none where there are none. The default reads the machine's maps.
+	Paths func() ([]paths.Live, error)
+	// Managers returns MPTCP in network namespaces. The default looks at those that the process may enter at that
+	// time; for one that gives up its capabilities, it is the method Read of Namespaces.
+	Managers func() (Managers, error)
+	// NoPeerAddresses leaves out the peers' addresses, also those in rules of paths.
+	NoPeerAddresses bool
 	// MaxSeries is how many series of single subflows a scrape has at most, the busiest subflows first. A
 	// subflow has up to 16.
 	MaxSeries int
@@ -50,6 +63,7 @@ type Collector struct {
 	options  Options
 	rapl     *energy.RAPL
 	overflow prometheus.Counter
+	parts    singleflight.Group // of a scrape
 
 	turn   chan struct{}                   // full while a snapshot is read and used
 	scheds map[labels]telemetry.SchedTotal // as last sent; for the holder of turn only
@@ -57,8 +71,11 @@ type Collector struct {
 
 // NewCollector returns a collector that has read nothing yet, and an error where Options.Sys is no folder.
 func NewCollector(o Options) (*Collector, error) {
-	if o.Read == nil {
-		o.Read = telemetry.Take
+	if o.Paths == nil {
+		o.Paths = paths.List
+	}
+	if o.Managers == nil {
+		o.Managers = readManagers
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -73,11 +90,15 @@ func NewCollector(o Options) (*Collector, error) {
 
 // Describe sends the descriptions of all metrics, as prometheus.Collector asks for.
 func (c *Collector) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{activeDesc, srttDesc, schedActiveDesc, infoDesc, raplDesc, successDesc} {
+	for _, d := range []*prometheus.Desc{
+		activeDesc, srttDesc, schedActiveDesc, flaggedDesc, eventsDesc, coveredDesc, othersDesc, infoDesc, raplDesc, successDesc,
+	} {
 		out <- d
 	}
 	describeAll(totalMetrics, out)
 	describeAll(schedMetrics, out)
+	describeAll(pathMetrics, out)
+	describeAll(managerMetrics, out)
 	describeAll(subflowMetrics, out)
 	describeAll(lostMetrics, out)
 	describeAll(batteryMetrics, out)
@@ -91,49 +112,91 @@ func describeAll[T any](metrics []metric[T], out chan<- *prometheus.Desc) {
 }
 
 // Collect reads everything and sends it, as prometheus.Collector asks for. The context that it gives to
-// Options.Read ends after 8 s. Several goroutines may call it at once.
+// Options.Read ends after 8 s. Several goroutines may call it at once: a part that is being read for one of them is
+// for the others too.
 func (c *Collector) Collect(out chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), readTime)
 	defer cancel()
-	for _, part := range []struct {
-		name    string
-		collect func() ([]prometheus.Metric, error)
-	}{
-		{"telemetry", func() ([]prometheus.Metric, error) { return c.collectMaps(ctx) }},
-		{"rapl", c.collectRAPL},
-		{"battery", c.collectBatteries},
+	type part struct {
+		name string
+		read <-chan singleflight.Result
+	}
+	var parts []part
+	for name, collect := range map[string]func() ([]prometheus.Metric, error){
+		"telemetry": c.collectMaps,
+		"paths":     c.collectPaths,
+		"mptcp":     c.collectManagers,
+		"rapl":      c.collectRAPL,
+		"battery":   c.collectBatteries,
 	} {
+		parts = append(parts, part{name, c.parts.DoChan(name, func() (any, error) { return collect() })})
+	}
+	for _, p := range parts {
+		metrics, err := wait(ctx, p.read)
 		success := 1.0
-		metrics, err := part.collect()
 		if err != nil {
-			c.options.Log.Error("collector failed", "collector", part.name, "err", err)
+			c.options.Log.Error("collector failed", "collector", p.name, "err", err)
 			success = 0
 		}
 		for _, m := range metrics {
 			out <- m
 		}
-		out <- sample(successDesc, gauge, success, labelsOf(part.name))
+		out <- sample(successDesc, gauge, success, labelsOf(p.name))
 	}
 }
 
+// wait returns what a part has read, also the little that it could. A part that takes too long has nothing.
+func wait(ctx context.Context, part <-chan singleflight.Result) ([]prometheus.Metric, error) {
+	select {
+	case r := <-part:
+		return r.Val.([]prometheus.Metric), r.Err
+	case <-ctx.Done():
+	}
+	select {
+	case r := <-part: // both were there
+		return r.Val.([]prometheus.Metric), r.Err
+	default:
+		return nil, fmt.Errorf("it has read for %v and is not done", readTime)
+	}
+}
+
+var errBusy = errors.New("those who came before are still reading the maps")
+
 // read takes a snapshot and calls use with it, which is nil where nothing is loaded. Only then is the next one
 // taken: snapshots are used in the order in which they were taken, and only one is read at a time.
-func (c *Collector) read(ctx context.Context, use func(*telemetry.Snapshot)) error {
+func (c *Collector) read(ctx context.Context, selected telemetry.Selection, use func(*telemetry.Snapshot)) error {
 	select {
 	case c.turn <- struct{}{}:
 		defer func() { <-c.turn }()
 	case <-ctx.Done():
-		return errors.New("the scrapes before this one are still reading the maps")
+		return errBusy
 	}
-	snap, err := c.options.Read(ctx)
+	snap, err := c.take(ctx, selected)
 	if err == nil {
 		use(snap)
 	}
 	return err
 }
 
-func (c *Collector) collectMaps(ctx context.Context) (metrics []prometheus.Metric, err error) {
-	err = c.read(ctx, func(snap *telemetry.Snapshot) {
+func (c *Collector) take(ctx context.Context, selected telemetry.Selection) (*telemetry.Snapshot, error) {
+	if c.options.Read == nil {
+		return telemetry.TakeSelected(ctx, selected)
+	}
+	snap, err := c.options.Read(ctx)
+	if err == nil && snap != nil {
+		snap = snap.Select(selected)
+	}
+	return snap, err
+}
+
+func (c *Collector) collectMaps() (metrics []prometheus.Metric, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), readTime)
+	defer cancel()
+	selected := telemetry.Selection{Joined: true, MinAge: c.options.MinAge}
+	if c.options.MaxSeries > 0 {
+		selected.Most = c.options.MaxSeries/leastSeries + 1 // the last one will not fit
+	}
+	err = c.read(ctx, selected, func(snap *telemetry.Snapshot) {
 		if snap == nil {
 			return
 		}
@@ -141,7 +204,7 @@ func (c *Collector) collectMaps(ctx context.Context) (metrics []prometheus.Metri
 			show(lostMetrics, &snap.Lost, labelsOf()),
 			collectTotals(snap),
 			c.collectScheds(snap),
-			c.collectSubflows(snap.Subflows))
+			c.collectSubflows(snap))
 	})
 	return metrics, err
 }
@@ -149,6 +212,9 @@ func (c *Collector) collectMaps(ctx context.Context) (metrics []prometheus.Metri
 func placeOf(cc, iface, netnsName string, netns uint64) labels {
 	return labelsOf(cc, iface, netnsLabel(netnsName, netns))
 }
+
+// leastSeries is how many series a subflow has at least, one of them its mpcc_subflow_info.
+var leastSeries = len(show(subflowMetrics, &telemetry.Subflow{}, labelsOf("", "", "", "", ""))) + 1
 
 func placeOfSubflow(f *telemetry.Subflow) labels {
 	return placeOf(f.CC, f.Interface, f.NetnsName, f.Netns)
@@ -168,8 +234,8 @@ func collectTotals(snap *telemetry.Snapshot) (metrics []prometheus.Metric) {
 		}
 		add(totals[place], t)
 	}
-	for i := range snap.Subflows {
-		active[placeOfSubflow(&snap.Subflows[i])]++
+	for _, l := range snap.Live {
+		active[placeOf(l.CC, l.Interface, l.NetnsName, l.Netns)] += l.Subflows
 	}
 	for place, t := range totals {
 		metrics = append(metrics, show(totalMetrics, t, place)...)
@@ -204,11 +270,6 @@ func add(sum, t *telemetry.Total) {
 // collectScheds keeps counters from falling: a connection that closes while the maps are read may be in the
 // snapshot neither as a live one nor in the total.
 func (c *Collector) collectScheds(snap *telemetry.Snapshot) (metrics []prometheus.Metric) {
-	active := map[labels]int{}
-	for i := range snap.Connections {
-		f := &snap.Connections[i]
-		active[labelsOf(f.Scheduler, netnsLabel(f.NetnsName, f.Netns))]++
-	}
 	totals := map[labels]telemetry.SchedTotal{}
 	for _, t := range snap.SchedTotals {
 		place := labelsOf(t.Scheduler, netnsLabel(t.NetnsName, t.Netns))
@@ -219,6 +280,7 @@ func (c *Collector) collectScheds(snap *telemetry.Snapshot) (metrics []prometheu
 		sum.Waits += t.Waits
 		sum.Retransmissions += t.Retransmissions
 		sum.Bytes += t.Bytes
+		sum.Active += t.Active
 		totals[place] = sum
 	}
 	for place, t := range totals {
@@ -230,32 +292,84 @@ func (c *Collector) collectScheds(snap *telemetry.Snapshot) (metrics []prometheu
 		}
 		totals[place] = t
 		metrics = append(metrics, show(schedMetrics, &t, place)...)
-		metrics = append(metrics, sample(schedActiveDesc, gauge, float64(active[place]), place))
+		metrics = append(metrics, sample(schedActiveDesc, gauge, float64(t.Active), place))
 	}
 	c.scheds = totals
 	return metrics
 }
 
-// collectSubflows shows single subflows of MPTCP connections. Other TCP connections have no token to tell
-// them apart by and are in the totals only, and so is a subflow that is still joining.
-func (c *Collector) collectSubflows(subflows []telemetry.Subflow) (metrics []prometheus.Metric) {
-	if c.options.MaxSeries <= 0 {
-		return nil
+// collectPaths leaves out a rule with the labels of another: of an interface whose name is not UTF-8, or of a namespace
+// that is gone, whose inode number came again.
+func (c *Collector) collectPaths() (metrics []prometheus.Metric, err error) {
+	rules, err := c.options.Paths()
+	names, seen := netns.Names(), map[labels]bool{}
+	for i := range rules {
+		r := &rules[i]
+		path := r.Path.String()
+		if c.options.NoPeerAddresses && strings.HasPrefix(path, "remote=") {
+			path = fmt.Sprintf("remote=#%d", i+1)
+		}
+		l := labelsOf(path, r.Only.String(), netnsLabel(names[r.Inode], r.Inode))
+		if !seen[l] {
+			seen[l] = true
+			metrics = append(metrics, show(pathMetrics, r, l)...)
+		}
 	}
-	shown := slices.DeleteFunc(slices.Clone(subflows), func(f telemetry.Subflow) bool {
-		return f.Token == 0 || f.SubflowID == 0 || time.Duration(f.Age) < c.options.MinAge
-	})
-	slices.SortFunc(shown, func(a, b telemetry.Subflow) int {
-		return cmp.Or(cmp.Compare(busyness(&b), busyness(&a)), cmp.Compare(a.ID, b.ID))
-	})
+	return metrics, err
+}
+
+// collectManagers has all events also while there were none of a kind, so that the first one is seen as one more.
+func (c *Collector) collectManagers() (metrics []prometheus.Metric, err error) {
+	all, err := c.options.Managers()
 	seen := map[labels]bool{}
-	for i := range shown {
-		l := subflowLabelsOf(&shown[i])
+	for i := range all.Covered {
+		m := &all.Covered[i]
+		l := labelsOf(netnsLabel(m.NetnsName, m.Netns))
 		if seen[l] {
 			continue
 		}
 		seen[l] = true
-		series := seriesOf(&shown[i], l)
+		metrics = append(metrics, show(managerMetrics, m, l)...)
+		for name, flag := range endpointFlags {
+			n := 0
+			for _, e := range m.Endpoints {
+				if e.Flags&flag != 0 {
+					n++
+				}
+			}
+			metrics = append(metrics, sample(flaggedDesc, gauge, float64(n), l+labelsOf(name)))
+		}
+		for event, n := range m.Counters {
+			if event != establishedCounter {
+				metrics = append(metrics, sample(eventsDesc, counter, float64(n), l+labelsOf(event)))
+			}
+		}
+	}
+	metrics = append(metrics, sample(coveredDesc, gauge, float64(len(all.Covered)), labelsOf()),
+		sample(othersDesc, gauge, float64(all.Others), labelsOf()))
+	return metrics, err
+}
+
+// collectSubflows shows single subflows of MPTCP connections. Other TCP connections have no token to tell
+// them apart by and are in the totals only, and so is a subflow that is still joining.
+func (c *Collector) collectSubflows(snap *telemetry.Snapshot) (metrics []prometheus.Metric) {
+	if c.options.MaxSeries <= 0 {
+		return nil
+	}
+	shown := snap.Subflows
+	slices.SortFunc(shown, func(a, b telemetry.Subflow) int {
+		return cmp.Or(cmp.Compare(b.Busyness(), a.Busyness()), cmp.Compare(a.ID, b.ID))
+	})
+	c.overflow.Add(float64(snap.LeftOut))
+	seen := map[labels]bool{}
+	for i := range shown {
+		f := &shown[i]
+		l := subflowLabelsOf(f)
+		if seen[l] {
+			continue
+		}
+		seen[l] = true
+		series := append(show(subflowMetrics, f, l), sample(infoDesc, gauge, 1, l+c.addressesOf(f)))
 		if len(metrics)+len(series) > c.options.MaxSeries {
 			c.overflow.Add(float64(len(shown) - i))
 			break
@@ -265,19 +379,21 @@ func (c *Collector) collectSubflows(subflows []telemetry.Subflow) (metrics []pro
 	return append(metrics, c.overflow)
 }
 
-// busyness is the rate of bytes in both directions over the subflow's life.
-func busyness(f *telemetry.Subflow) float64 {
-	return float64(f.BytesSent+f.BytesReceived) / time.Duration(f.Age).Seconds()
-}
-
 func subflowLabelsOf(f *telemetry.Subflow) labels {
 	return placeOfSubflow(f) + labelsOf(f.Token.String(), strconv.FormatUint(uint64(f.SubflowID), 10))
 }
 
-func seriesOf(f *telemetry.Subflow, l labels) []prometheus.Metric {
-	addresses := labelsOf(f.Local.Addr().String(), strconv.Itoa(int(f.LocalID)),
-		f.Remote.Addr().String(), strconv.Itoa(int(f.RemoteID)))
-	return append(show(subflowMetrics, f, l), sample(infoDesc, gauge, 1, l+addresses))
+// addressesOf are those of infoLabels.
+func (c *Collector) addressesOf(f *telemetry.Subflow) labels {
+	return labelsOf(f.Local.Addr().String(), strconv.Itoa(int(f.LocalID)), c.peer(f.Remote.Addr().String()), strconv.Itoa(int(f.RemoteID)))
+}
+
+// peer is a peer's address as far as it may be shown.
+func (c *Collector) peer(address string) string {
+	if c.options.NoPeerAddresses {
+		return ""
+	}
+	return address
 }
 
 // collectRAPL returns the zones that could be read, with an error about the others.

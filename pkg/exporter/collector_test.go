@@ -19,6 +19,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	dto "github.com/prometheus/client_model/go"
 
+	"github.com/mpcc/mpcc/pkg/mptcp"
+	"github.com/mpcc/mpcc/pkg/paths"
 	"github.com/mpcc/mpcc/pkg/telemetry"
 )
 
@@ -91,6 +93,44 @@ func snapshot() *telemetry.Snapshot {
 	}
 }
 
+// rules are those of testdata/scrape.prom.
+func rules() ([]paths.Live, error) {
+	rule := func(path, only string, inode uint64) paths.Live {
+		l := paths.Live{Inode: inode}
+		var pathErr, onlyErr error
+		l.Path, pathErr = paths.ParsePath(path)
+		l.Only, onlyErr = paths.ParseOnly(only)
+		if err := errors.Join(pathErr, onlyErr); err != nil {
+			panic(err)
+		}
+		l.Rank = 1
+		return l
+	}
+	lte, web, again := rule("lte0", "", 4026531840), rule("remote=192.0.2.0/24", "port=443", 4026531840), rule("lte0", "", 4026531840)
+	lte.Rank, lte.Used, lte.Quota, lte.Spent = 2, 21_000_000, paths.Quota{Bytes: 20_000_000}, true
+	web.Cap, web.Excluded = 625_000, true
+	return []paths.Live{lte, web, again}, nil
+}
+
+// managers are those of testdata/scrape.prom.
+func managers() (Managers, error) {
+	return Managers{
+		Covered: []Manager{
+			{
+				Netns: 4026531840,
+				Endpoints: []mptcp.Endpoint{
+					{ID: 1, Addr: netip.MustParseAddr("10.0.0.1"), Flags: mptcp.EndpointSubflow | mptcp.EndpointFullmesh},
+					{ID: 2, Addr: netip.MustParseAddr("10.0.1.1"), Flags: mptcp.EndpointSubflow | mptcp.EndpointBackup},
+				},
+				Limits:   mptcp.Limits{Subflows: 2, AddAddrAccepted: 4},
+				Counters: map[string]uint64{"MPCapableSYNTX": 12, "MPJoinSynTx": 5, "MPCapableFallbackSYNACK": 0, "MPCurrEstab": 3},
+			},
+			{Netns: 4026532222, NetnsName: "phone", Userspace: true}, // of a kernel that counts nothing
+		},
+		Others: 1,
+	}, nil
+}
+
 // machine is a /sys with a RAPL zone and a battery.
 func machine(t *testing.T) string {
 	t.Helper()
@@ -118,7 +158,7 @@ func machine(t *testing.T) string {
 func collector(t *testing.T, sys string, maxSeries int, read func(context.Context) (*telemetry.Snapshot, error)) *Collector {
 	t.Helper()
 	c, err := NewCollector(Options{
-		Read: read, MaxSeries: maxSeries, MinAge: 5 * time.Second, Sys: sys,
+		Read: read, Paths: rules, Managers: managers, MaxSeries: maxSeries, MinAge: 5 * time.Second, Sys: sys,
 		Log: logger(t),
 	})
 	if err != nil {
@@ -143,6 +183,20 @@ func golden(t *testing.T) string {
 func TestScrape(t *testing.T) {
 	if err := testutil.CollectAndCompare(full(t), strings.NewReader(golden(t))); err != nil {
 		t.Error(err)
+	}
+}
+
+// Peers' addresses are in no label where they are not to be, and nothing else is missing.
+func TestNoPeerAddresses(t *testing.T) {
+	c := full(t)
+	c.options.NoPeerAddresses = true
+	want := strings.NewReplacer(`remote="192.0.2.9"`, `remote=""`, `remote="2001:db8::9"`, `remote=""`,
+		`path="remote=192.0.2.0/24"`, `path="remote=#2"`).Replace(golden(t))
+	if err := testutil.CollectAndCompare(c, strings.NewReader(want)); err != nil {
+		t.Error(err)
+	}
+	if strings.Contains(want, "192.0.2.") || strings.Contains(want, "2001:db8::9") {
+		t.Error("an address of a peer is left")
 	}
 }
 
@@ -178,6 +232,11 @@ func TestNamesNotUTF8(t *testing.T) {
 	want := strings.NewReplacer(`"wlan0"`, `"wlan�0"`, `"eth1"`, `"�("`, `"dts"`, `"�"`, `"minrtt"`, `"min�rtt"`, `"phone"`, `"pho�ne"`).
 		Replace(golden(t))
 	c := collector(t, machine(t), 1000, func(context.Context) (*telemetry.Snapshot, error) { return snap, nil })
+	c.options.Managers = func() (Managers, error) {
+		all, err := managers()
+		spoil(&all.Covered[1].NetnsName)
+		return all, err
+	}
 	if err := testutil.CollectAndCompare(c, strings.NewReader(want)); err != nil {
 		t.Error(err)
 	}
@@ -384,11 +443,22 @@ func TestNothingToRead(t *testing.T) {
 	}{"not loaded": {nil, "1"}, "unreadable": {errors.New("no"), "0"}} {
 		t.Run(name, func(t *testing.T) {
 			c := collector(t, t.TempDir(), 1000, func(context.Context) (*telemetry.Snapshot, error) { return nil, test.err })
+			c.options.Paths = func() ([]paths.Live, error) { return nil, test.err }
+			c.options.Managers = func() (Managers, error) { return Managers{}, test.err }
 			want := `# HELP mpcc_collector_success Whether a collector could read what there is to read; 1 also where there is nothing.
 # TYPE mpcc_collector_success gauge
 mpcc_collector_success{collector="battery"} 1
+mpcc_collector_success{collector="mptcp"} ` + test.success + `
+mpcc_collector_success{collector="paths"} ` + test.success + `
 mpcc_collector_success{collector="rapl"} 1
-mpcc_collector_success{collector="telemetry"} ` + test.success + "\n"
+mpcc_collector_success{collector="telemetry"} ` + test.success + `
+# HELP mpcc_pm_namespaces_covered Network namespaces whose path manager and MPTCP counters are shown.
+# TYPE mpcc_pm_namespaces_covered gauge
+mpcc_pm_namespaces_covered 0
+# HELP mpcc_pm_namespaces_not_covered Network namespaces with a name that the exporter may not look into.
+# TYPE mpcc_pm_namespaces_not_covered gauge
+mpcc_pm_namespaces_not_covered 0
+`
 			if err := testutil.CollectAndCompare(c, strings.NewReader(want)); err != nil {
 				t.Error(err)
 			}

@@ -5,7 +5,6 @@ package exporter
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -28,13 +27,14 @@ import (
 	"golang.org/x/crypto/bcrypt"
 	"golang.org/x/sys/unix"
 
-	"github.com/mpcc/mpcc/bpf/catalog"
 	"github.com/mpcc/mpcc/internal/experiment/lab"
-	"github.com/mpcc/mpcc/internal/lockfile"
 	"github.com/mpcc/mpcc/loader"
 	"github.com/mpcc/mpcc/pkg/mptcp"
 	"github.com/mpcc/mpcc/test/checked"
+	"github.com/mpcc/mpcc/test/hosts"
+	"github.com/mpcc/mpcc/test/loaded"
 	"github.com/mpcc/mpcc/test/ss"
+	"github.com/mpcc/mpcc/test/twopaths"
 )
 
 const (
@@ -186,79 +186,11 @@ func rising(t *testing.T, before, after scrape) {
 	}
 }
 
-// load loads dts until the test ends. Tests that load take turns: the name and the pins are the machine's.
-func load(t *testing.T) catalog.Entry {
-	t.Helper()
-	if err := os.MkdirAll("/run/mpcc", 0o755); err != nil {
-		t.Fatal(err)
-	}
-	turn, err := lockfile.Take(t.Context(), "/run/mpcc/test.lock")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = turn.Unlock() })
-	const bpffs = "/sys/fs/bpf"
-	var st unix.Statfs_t
-	if err := unix.Statfs(bpffs, &st); err != nil {
-		t.Fatal(err)
-	}
-	if st.Type != unix.BPF_FS_MAGIC {
-		if err := unix.Mount("bpf", bpffs, "bpf", 0, ""); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = unix.Unmount(bpffs, 0) })
-	}
-	e, err := catalog.Find("dts")
-	if err != nil {
-		t.Fatal(err)
-	}
-	done, err := loader.Load(t.Context(), e, loader.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !done.New {
-		t.Fatal("dts is loaded already: unload it first")
-	}
-	t.Cleanup(func() {
-		if _, err := loader.Unload(context.Background(), e); err != nil && !errors.Is(err, loader.ErrNotLoaded) {
-			t.Error(err)
-		}
-	})
-	return e
-}
-
 // twoPaths is sender ═ receiver, over two links of 40 Mbit/s.
 func twoPaths(t *testing.T) (sender, receiver *lab.Host, links [2]*lab.Link) {
 	t.Helper()
-	l, err := lab.New()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := l.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	sender, err = l.Host("sender")
-	must(err)
-	receiver, err = l.Host("receiver")
-	must(err)
-	for i := range links {
-		shape := lab.Shape{Rate: 40e6}
-		links[i], err = l.Link(sender, receiver, lab.LinkOpts{AtoB: shape, BtoA: shape})
-		must(err)
-	}
-	must(l.Route())
-	limits := lab.MPTCPLimits{Subflows: 2, AddAddrAccepted: 2}
-	must(sender.MPTCP(limits))
-	must(receiver.MPTCP(limits, lab.MPTCPEndpoint{Addr: links[1].Addr(receiver), Signal: true}))
-	return sender, receiver, links
+	n := twopaths.New(t, [2]lab.Shape{{Rate: 40e6}, {Rate: 40e6}})
+	return n.Sender, n.Receiver, n.Links
 }
 
 // price sets an energy profile on a host's interface.
@@ -277,7 +209,7 @@ func price(t *testing.T, host *lab.Host, iface string, p loader.Profile) {
 
 // A real connection under dts, scraped while it runs and after its end.
 func TestLiveConnection(t *testing.T) {
-	dts := load(t)
+	dts := loaded.DTS(t, nil)
 	sender, receiver, links := twoPaths(t)
 	const uplink = 100 // mW/Mbps: 0.1 J for a Mbit
 	price(t, sender, links[0].Interface(sender), loader.Profile{Uplink: uplink})
@@ -285,39 +217,14 @@ func TestLiveConnection(t *testing.T) {
 	if status, body := exporter.get(t, "/-/ready"); status != http.StatusOK {
 		t.Errorf("not ready: %d %s", status, body)
 	}
-	if status, body := exporter.get(t, "/"); status != http.StatusOK || !strings.Contains(body, `href="/metrics"`) {
+	if status, body := exporter.get(t, "/"); status != http.StatusOK || !strings.Contains(body, `href="metrics"`) {
 		t.Errorf("landing page: %d %s", status, body)
 	}
 	if status, _ := exporter.get(t, "/nowhere"); status != http.StatusNotFound {
 		t.Errorf("/nowhere: status %d", status)
 	}
 
-	var ln *mptcp.Listener
-	err := receiver.Do(func() (err error) {
-		ln, err = mptcp.Listen(netip.AddrPortFrom(netip.IPv4Unspecified(), 0), "")
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	go func() {
-		conn, err := ln.Accept(t.Context())
-		if err != nil {
-			return // the sender's error tells
-		}
-		defer conn.Close()
-		_, _ = checked.Receive(conn)
-	}()
-	var conn *net.TCPConn
-	err = sender.Do(func() (err error) {
-		conn, err = mptcp.Dial(t.Context(), netip.AddrPortFrom(links[0].Addr(receiver), ln.Addr().Port()), mptcp.Options{CC: dts.Name})
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
+	conn := hosts.Connect(t, sender, receiver, links[0].Addr(receiver), dts.Name)
 	const size = 30 << 20
 	sent := make(chan error, 1)
 	go func() {
@@ -421,7 +328,7 @@ func TestLiveConnection(t *testing.T) {
 // Whoever may make a namespace may give an interface a name that is not UTF-8, and send through it: the
 // exporter shows that connection, too.
 func TestInterfaceNotUTF8(t *testing.T) {
-	dts := load(t)
+	dts := loaded.DTS(t, nil)
 	host, _, _ := twoPaths(t)
 	const name = "\xff\xfe\xfd"
 	for _, change := range [][]string{{"lo", "down"}, {"lo", "name", name}, {name, "up"}} {
@@ -459,7 +366,7 @@ func TestInterfaceNotUTF8(t *testing.T) {
 
 // The exporter goes on while the maps go and come back.
 func TestMapsGoAndComeBack(t *testing.T) {
-	dts := load(t)
+	dts := loaded.DTS(t, nil)
 	sender, _, _ := twoPaths(t)
 	exporter := start(t, sender, "")
 	lost := func() int { return len(exporter.scrape(t)["mpcc_lost_subflows_total"]) }

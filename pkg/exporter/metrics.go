@@ -9,6 +9,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/mpcc/mpcc/pkg/energy"
+	"github.com/mpcc/mpcc/pkg/mptcp"
+	"github.com/mpcc/mpcc/pkg/paths"
 	"github.com/mpcc/mpcc/pkg/telemetry"
 )
 
@@ -16,6 +18,10 @@ import (
 var (
 	totalLabels   = []string{"cc", "iface", "netns"}
 	schedLabels   = []string{"scheduler", "netns"}
+	pathLabels    = []string{"path", "only", "netns"}
+	managerLabels = []string{"netns"}
+	flagLabels    = []string{"netns", "flag"}
+	eventLabels   = []string{"netns", "event"}
 	subflowLabels = []string{"cc", "iface", "netns", "token", "subflow"}
 	infoLabels    = append(subflowLabels[:5:5], "local", "local_id", "remote", "remote_id")
 	zoneLabels    = []string{"zone", "name"}
@@ -53,6 +59,16 @@ func always[T any, V uint64 | uint32 | float64](read func(*T) V) func(*T) (float
 	return func(t *T) (float64, bool) { return float64(read(t)), true }
 }
 
+// truth reads a yes or no, as 1 or 0.
+func truth[T any](read func(*T) bool) func(*T) (float64, bool) {
+	return func(t *T) (float64, bool) {
+		if read(t) {
+			return 1, true
+		}
+		return 0, true
+	}
+}
+
 // unlessZero reads a value that is 0 while it is unknown: there is nothing to show then.
 func unlessZero[T any, V uint64 | uint32 | float64](read func(*T) V) func(*T) (float64, bool) {
 	return func(t *T) (float64, bool) { v := float64(read(t)); return v, v != 0 }
@@ -85,7 +101,7 @@ var totalMetrics = []metric[telemetry.Total]{
 
 var (
 	activeDesc = describe("mpcc_subflows_active", "Subflows that are live.", totalLabels)
-	srttDesc   = describe("mpcc_srtt_seconds", "Smoothed RTT at each refresh of a subflow's state: at most once per RTT and once per 20 ms.", totalLabels)
+	srttDesc   = describe("mpcc_srtt_seconds", "Smoothed RTT at each refresh of a subflow's state: at most once per RTT and once per 100 ms.", totalLabels)
 )
 
 // What a packet scheduler did in a namespace, in live connections and in those of before.
@@ -106,6 +122,51 @@ var schedMetrics = []metric[telemetry.SchedTotal]{
 
 var schedActiveDesc = describe("mpcc_sched_connections_active", "Connections that are live.", schedLabels)
 
+// A path that has a rule (mpcc path).
+var pathMetrics = []metric[paths.Live]{
+	{describe("mpcc_path_rank", "Rank of a path; 1 is the best.", pathLabels), gauge,
+		always(func(l *paths.Live) uint32 { return l.Rank })},
+	{describe("mpcc_path_used_bytes", "Bytes handed to subflows of a path, as far as its quota counts them.", pathLabels), gauge,
+		always(func(l *paths.Live) uint64 { return l.Used })},
+	{describe("mpcc_path_quota_bytes", "Quota of a path, in all or a month; absent without one.", pathLabels), gauge,
+		unlessZero(func(l *paths.Live) uint64 { return l.Quota.Bytes })},
+	{describe("mpcc_path_quota_used_up", "1 for a path that is a backup since its quota is used up.", pathLabels), gauge,
+		truth(func(l *paths.Live) bool { return l.Spent })},
+	{describe("mpcc_path_cap_bytes_per_second", "Rate that a path is handed data at, at most; absent without a cap.", pathLabels), gauge,
+		unlessZero(func(l *paths.Live) uint64 { return uint64(l.Cap) })},
+	{describe("mpcc_path_excluded", "1 for a path that is used only where nothing else is alive.", pathLabels), gauge,
+		truth(func(l *paths.Live) bool { return l.Excluded })},
+}
+
+// MPTCP in a network namespace: its path manager, and what the kernel counts.
+var (
+	managerMetrics = []metric[Manager]{
+		{describe("mpcc_pm_endpoints", "Endpoints of the in-kernel path manager.", managerLabels), gauge,
+			func(m *Manager) (float64, bool) { return float64(len(m.Endpoints)), true }},
+		{describe("mpcc_pm_subflows_limit", "Subflows that the in-kernel path manager makes for a connection, at most, beside the first.", managerLabels), gauge,
+			always(func(m *Manager) uint32 { return m.Limits.Subflows })},
+		{describe("mpcc_pm_add_addr_accepted_limit", "Addresses announced by the peer that the in-kernel path manager takes for a connection, at most.", managerLabels), gauge,
+			always(func(m *Manager) uint32 { return m.Limits.AddAddrAccepted })},
+		{describe("mpcc_pm_userspace", "1 where new connections are left to a userspace path manager.", managerLabels), gauge,
+			truth(func(m *Manager) bool { return m.Userspace })},
+		{describe("mpcc_mptcp_connections_established", "MPTCP connections that are established.", managerLabels), gauge,
+			func(m *Manager) (float64, bool) { n, known := m.Counters[establishedCounter]; return float64(n), known }},
+	}
+	flaggedDesc = describe("mpcc_pm_flagged_endpoints", "Endpoints of the in-kernel path manager that have a flag.", flagLabels)
+	eventsDesc  = describe("mpcc_mptcp_events_total", "What the kernel counts of MPTCP, by nstat's names without MPTcpExt.", eventLabels)
+	coveredDesc = describe("mpcc_pm_namespaces_covered", "Network namespaces whose path manager and MPTCP counters are shown.", nil)
+	othersDesc  = describe("mpcc_pm_namespaces_not_covered", "Network namespaces with a name that the exporter may not look into.", nil)
+)
+
+// establishedCounter is the only one of the kernel's counters of MPTCP that falls, too.
+const establishedCounter = "MPCurrEstab"
+
+// endpointFlags are the flags of an endpoint by the names of ip mptcp.
+var endpointFlags = map[string]mptcp.EndpointFlags{
+	"signal": mptcp.EndpointSignal, "subflow": mptcp.EndpointSubflow, "backup": mptcp.EndpointBackup,
+	"fullmesh": mptcp.EndpointFullmesh, "implicit": mptcp.EndpointImplicit,
+}
+
 // One live subflow.
 var subflowMetrics = []metric[telemetry.Subflow]{
 	{describe("mpcc_subflow_cwnd_packets", "Congestion window.", subflowLabels), gauge,
@@ -123,12 +184,7 @@ var subflowMetrics = []metric[telemetry.Subflow]{
 	{describe("mpcc_subflow_coupling", "The quantity by which the congestion control couples subflows; mpcc list -v names it.", subflowLabels), gauge,
 		always(func(f *telemetry.Subflow) float64 { return f.Coupling })},
 	{describe("mpcc_subflow_backup", "1 for a backup subflow.", subflowLabels), gauge,
-		always(func(f *telemetry.Subflow) uint32 {
-			if f.Backup {
-				return 1
-			}
-			return 0
-		})},
+		truth(func(f *telemetry.Subflow) bool { return f.Backup })},
 	{describe("mpcc_subflow_sent_bytes_total", "Bytes sent, with retransmissions.", subflowLabels), counter,
 		always(func(f *telemetry.Subflow) uint64 { return f.BytesSent })},
 	{describe("mpcc_subflow_acked_bytes_total", "Bytes sent and acknowledged.", subflowLabels), counter,

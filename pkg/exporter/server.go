@@ -14,7 +14,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	versioncollector "github.com/prometheus/client_golang/prometheus/collectors/version"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
-	buildinfo "github.com/prometheus/common/version"
 	"github.com/prometheus/exporter-toolkit/web"
 
 	"github.com/mpcc/mpcc/pkg/telemetry"
@@ -29,12 +28,13 @@ type Config struct {
 }
 
 const (
-	maxScrapes   = 8 // at a time; two Prometheus servers and somebody who looks are three
+	maxScrapes   = 8  // at a time; two Prometheus servers and somebody who looks are three
+	maxAnswers   = 32 // to scrapes under way at a time, those included that slow clients have not yet taken
 	shutdownTime = 10 * time.Second
 )
 
 // Serve answers HTTP on the listeners and closes them in the end: /metrics, /-/healthy, /-/ready and a page
-// that leads to them. /metrics also has the metrics of the Go runtime and of the process, and mpcc_build_info,
+// that shows the live subflows. /metrics also has the metrics of the Go runtime and of the process, and mpcc_build_info,
 // which is what the main package has put into github.com/prometheus/common/version.
 //
 // Once ctx ends it lets the requests under way finish, and returns nil, or an error where that takes longer
@@ -50,17 +50,7 @@ func Serve(ctx context.Context, listeners []net.Listener, c Config) error {
 	if err := collector.ready(ctx); err != nil {
 		return err
 	}
-	handler, err := newHandler(collector)
-	if err != nil {
-		return err
-	}
-	server := &http.Server{
-		Handler:           handler,
-		ReadHeaderTimeout: 10 * time.Second,
-		WriteTimeout:      30 * time.Second,
-		IdleTimeout:       2 * time.Minute,
-	}
-
+	server := newServer(newHandler(collector))
 	stopped := make(chan error, 1)
 	forget := context.AfterFunc(ctx, func() {
 		end, cancel := context.WithTimeout(context.Background(), shutdownTime)
@@ -74,46 +64,38 @@ func Serve(ctx context.Context, listeners []net.Listener, c Config) error {
 	return err
 }
 
+// newServer returns a server that slow clients cannot hold.
+func newServer(h http.Handler) *http.Server {
+	return &http.Server{Handler: h, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute}
+}
+
 // ready returns nil where the maps can be read or nothing is loaded.
 func (c *Collector) ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, readTime)
 	defer cancel()
-	return c.read(ctx, func(*telemetry.Snapshot) {})
+	return c.read(ctx, telemetry.Selection{}, func(*telemetry.Snapshot) {})
 }
 
-func newHandler(c *Collector) (http.Handler, error) {
+func newHandler(c *Collector) http.Handler {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(c, versioncollector.NewCollector("mpcc"),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 
-	landing, err := web.NewLandingPage(web.LandingConfig{
-		Name:        "mpcc exporter",
-		Description: "Multipath TCP congestion controls and packet schedulers: subflows, totals, modelled energy",
-		Version:     buildinfo.Version,
-		Profiling:   "false",
-		Links: []web.LandingLinks{
-			{Address: "metrics", Text: "Metrics"},
-			{Address: "-/healthy", Text: "Healthy", Description: "the exporter runs"},
-			{Address: "-/ready", Text: "Ready", Description: "the maps can be read, or nothing is loaded"},
-		},
-	})
-	if err != nil {
-		return nil, err
-	}
 	mux := http.NewServeMux()
-	mux.Handle("GET /{$}", landing)
-	mux.Handle("GET /metrics", metricsHandler(registry, c.options.Log))
+	p := newPage(c)
+	p.handle(mux)
+	mux.Handle("GET /metrics", few(maxAnswers, metricsHandler(registry, c.options.Log)))
 	mux.HandleFunc("GET /-/healthy", func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintln(w, "healthy")
 	})
 	mux.HandleFunc("GET /-/ready", func(w http.ResponseWriter, r *http.Request) {
-		if err := c.ready(r.Context()); err != nil {
+		if _, _, err := p.now(r.Context()); err != nil {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 			return
 		}
 		fmt.Fprintln(w, "ready")
 	})
-	return mux, nil
+	return mux
 }
 
 // metricsHandler serves what can be gathered: a series that fails is left out and logged, and spoils no other.

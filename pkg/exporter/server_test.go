@@ -13,7 +13,6 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -32,41 +31,47 @@ func ask(h http.Handler, path string) (status int, body string) {
 	return w.Code, w.Body.String()
 }
 
-// Scrapes beyond the number that the server takes at once are refused immediately. Those that it takes read the maps
-// one after the other.
+// Scrapes beyond the number that the server takes at once are refused immediately. Those that it takes share one
+// reading of everything.
 func TestScrapesAtOnce(t *testing.T) {
-	var reading atomic.Int32
-	let := make(chan struct{})
-	c := collector(t, t.TempDir(), 0, func(context.Context) (*telemetry.Snapshot, error) {
-		if reading.Add(1) > 1 {
-			t.Error("the maps are read twice at once")
+	synctest.Test(t, func(t *testing.T) {
+		readings := 0
+		let := make(chan struct{})
+		c := collector(t, t.TempDir(), 0, func(context.Context) (*telemetry.Snapshot, error) {
+			readings++
+			<-let
+			return snapshot(), nil
+		})
+		handler := newHandler(c)
+		statuses := make(chan int)
+		for range 3 * maxScrapes {
+			go func() {
+				status, body := ask(handler, "/metrics")
+				if status == http.StatusOK && !strings.Contains(body, "\nmpcc_lost_subflows_total 7\n") {
+					t.Errorf("a scrape without what was read for another:\n%s", body)
+				}
+				statuses <- status
+			}()
 		}
-		defer reading.Add(-1)
-		<-let
-		return snapshot(), nil
+		for range 2 * maxScrapes {
+			if status := <-statuses; status != http.StatusServiceUnavailable {
+				t.Errorf("status %d beyond the limit", status)
+			}
+		}
+		synctest.Wait()
+		close(let)
+		for range maxScrapes {
+			if status := <-statuses; status != http.StatusOK {
+				t.Errorf("status %d within the limit", status)
+			}
+		}
+		if readings != 1 {
+			t.Errorf("the maps were read %d times for scrapes at one time", readings)
+		}
+		if status, _ := ask(handler, "/metrics"); status != http.StatusOK || readings != 2 {
+			t.Errorf("status %d after %d readings: the next scrape reads anew", status, readings)
+		}
 	})
-	handler, err := newHandler(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	statuses := make(chan int)
-	for range 3 * maxScrapes {
-		go func() {
-			status, _ := ask(handler, "/metrics")
-			statuses <- status
-		}()
-	}
-	for range 2 * maxScrapes {
-		if status := <-statuses; status != http.StatusServiceUnavailable {
-			t.Errorf("status %d beyond the limit", status)
-		}
-	}
-	close(let)
-	for range maxScrapes {
-		if status := <-statuses; status != http.StatusOK {
-			t.Errorf("status %d within the limit", status)
-		}
-	}
 }
 
 // A scrape that cannot read the maps in time says so and has the rest; so does the one that waited for it.
@@ -77,10 +82,7 @@ func TestSlowMaps(t *testing.T) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		})
-		handler, err := newHandler(c)
-		if err != nil {
-			t.Fatal(err)
-		}
+		handler := newHandler(c)
 		for range 2 {
 			go func() {
 				begun := time.Now()
@@ -105,25 +107,106 @@ func TestSlowMaps(t *testing.T) {
 	})
 }
 
-// A reader that does not even heed its context keeps nobody waiting.
+// A reader that does not even heed its context keeps nobody waiting, and spoils nothing else.
 func TestStuckMaps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := collector(t, t.TempDir(), 0, func(context.Context) (*telemetry.Snapshot, error) {
 			time.Sleep(time.Hour)
 			return nil, nil
 		})
-		handler, err := newHandler(c)
-		if err != nil {
-			t.Fatal(err)
+		handler := newHandler(c)
+		begun := time.Now()
+		status, body := ask(handler, "/metrics")
+		if took := time.Since(begun); status != http.StatusOK || took > readTime ||
+			!strings.Contains(body, `mpcc_collector_success{collector="telemetry"} 0`) || !strings.Contains(body, `mpcc_collector_success{collector="paths"} 1`) {
+			t.Errorf("status %d after %v:\n%s", status, took, body)
 		}
-		for _, path := range []string{"/metrics", "/-/ready"} {
-			begun := time.Now()
-			status, _ := ask(handler, path)
-			if took := time.Since(begun); status != http.StatusServiceUnavailable || took > 10*time.Second {
-				t.Errorf("%s: status %d after %v", path, status, took)
-			}
+		begun = time.Now()
+		status, _ = ask(handler, "/-/ready")
+		if took := time.Since(begun); status != http.StatusServiceUnavailable || took > 10*time.Second {
+			t.Errorf("ready: status %d after %v", status, took)
 		}
 		time.Sleep(time.Hour) // until the reader is done, as a bubble must be
+	})
+}
+
+// Answers that slow clients have not taken yet count, too.
+func TestFewAtATime(t *testing.T) {
+	let := make(chan struct{})
+	h := few(2, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-let }))
+	statuses := make(chan int)
+	for range 3 {
+		go func() {
+			status, _ := ask(h, "/")
+			statuses <- status
+		}()
+	}
+	if status := <-statuses; status != http.StatusServiceUnavailable {
+		t.Errorf("status %d of the third", status)
+	}
+	close(let)
+	for range 2 {
+		if status := <-statuses; status != http.StatusOK {
+			t.Errorf("status %d of one of two", status)
+		}
+	}
+	if status, _ := ask(h, "/"); status != http.StatusOK {
+		t.Errorf("status %d afterwards", status)
+	}
+}
+
+// pipes is a listener whose connections are pipes in this process.
+type pipes chan net.Conn
+
+func (p pipes) Accept() (net.Conn, error) {
+	conn, ok := <-p
+	if !ok {
+		return nil, net.ErrClosed
+	}
+	return conn, nil
+}
+func (p pipes) Close() error   { return nil }
+func (p pipes) Addr() net.Addr { return &net.TCPAddr{} }
+
+// A client that does not end its request, or does not take the answer, is cut off, and others are served meanwhile.
+func TestSlowClients(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := make(pipes)
+		server := newServer(newHandler(full(t)))
+		served := make(chan struct{})
+		go func() {
+			_ = server.Serve(l)
+			close(served)
+		}()
+		for request, most := range map[string]time.Duration{
+			"GET /metrics HTTP/1.1\r\nHost":                10 * time.Second,
+			"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n":     30 * time.Second,
+			"GET / HTTP/1.1\r\nHost: a\r\n\r\n":            30 * time.Second,
+			"PUT / HTTP/1.1\r\nHost: a\r\nContent-Length:": 10 * time.Second,
+		} {
+			client, theirs := net.Pipe()
+			l <- theirs
+			if _, err := io.WriteString(client, request); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(most - time.Second)
+			other, theirs := net.Pipe()
+			l <- theirs
+			if _, err := io.WriteString(other, "GET /-/healthy HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"); err != nil {
+				t.Fatal(err)
+			}
+			if answer, err := io.ReadAll(other); err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 200 OK") {
+				t.Errorf("meanwhile: %q, %v", answer, err)
+			}
+			time.Sleep(2 * time.Second)
+			synctest.Wait()
+			if _, err := io.WriteString(client, "x"); err == nil {
+				t.Errorf("%q: still connected after %v", request, most)
+			}
+			client.Close()
+		}
+		close(l)
+		<-served
 	})
 }
 

@@ -36,14 +36,24 @@ const maxSubflows = 9
 
 // mptcpInfo is the kernel's struct mptcp_info, as far as it is read.
 type mptcpInfo struct {
-	_             [12]uint8
-	token         uint32
-	_             [32]uint8
-	bytesRetrans  uint64
-	bytesSent     uint64
-	bytesReceived uint64
-	bytesAcked    uint64
-	_             [16]uint8
+	subflows         uint8
+	_                uint8
+	addrsAccepted    uint8
+	subflowsMax      uint8
+	_                uint8
+	addrsAcceptedMax uint8
+	flags            uint32
+	token            uint32
+	writeSeq         uint64
+	sendUna          uint64
+	_                [10]uint8
+	checksums        uint8
+	_                [5]uint8
+	bytesRetrans     uint64
+	bytesSent        uint64
+	bytesReceived    uint64
+	bytesAcked       uint64
+	_                [16]uint8
 }
 
 // fullInfo is the kernel's struct mptcp_full_info.

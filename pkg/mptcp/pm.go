@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/vishvananda/netlink"
@@ -21,10 +22,16 @@ const (
 	pmFamily  = "mptcp_pm"
 	pmVersion = 1
 
-	pmCmdGetAddr  = 3
-	pmCmdSetFlags = 7
+	pmCmdAddAddr   = 1
+	pmCmdDelAddr   = 2
+	pmCmdGetAddr   = 3
+	pmCmdSetLimits = 5
+	pmCmdGetLimits = 6
+	pmCmdSetFlags  = 7
 
 	pmAttrAddr       = 1
+	pmAttrAccepted   = 2
+	pmAttrSubflows   = 3
 	pmAttrToken      = 4
 	pmAttrAddrRemote = 6
 
@@ -40,6 +47,9 @@ const (
 // ErrGone is wrapped if the endpoint or subflow to flag does not exist any more, or if the subflow has no flag of
 // its own because the kernel's path manager looks after it.
 var ErrGone = errors.New("not there any more")
+
+// ErrNoMPTCP is wrapped where the kernel has no path manager, since it has no MPTCP.
+var ErrNoMPTCP = errors.New("this kernel has no MPTCP path manager (CONFIG_MPTCP)")
 
 // EndpointFlags are the flags of an endpoint.
 type EndpointFlags uint32
@@ -67,23 +77,111 @@ func (e Endpoint) String() string { return fmt.Sprintf("endpoint %d (%v)", e.ID,
 // Endpoints returns the endpoints of the thread's network namespace, in the
 // kernel's order. It is an error if the kernel has no MPTCP.
 func Endpoints() ([]Endpoint, error) {
-	messages, err := pmRequest(pmCmdGetAddr, unix.NLM_F_DUMP)
+	family, err := pmFamilyID()
+	if err != nil {
+		return nil, fmt.Errorf("list the MPTCP endpoints: %w", err)
+	}
+	return endpoints(pmSocket{family: family})
+}
+
+func endpoints(s pmSocket) ([]Endpoint, error) {
+	messages, err := s.request(pmCmdGetAddr, unix.NLM_F_DUMP)
 	if err != nil {
 		return nil, fmt.Errorf("list the MPTCP endpoints: %w", err)
 	}
 	var all []Endpoint
 	for _, m := range messages {
-		attrs, err := parseAttrs(m[nl.SizeofGenlmsg:])
+		e, err := parseEndpoint(m)
 		if err != nil {
 			return nil, fmt.Errorf("list the MPTCP endpoints: %w", err)
 		}
-		fields, err := parseAttrs(attrs[pmAttrAddr])
-		if err != nil {
-			return nil, fmt.Errorf("list the MPTCP endpoints: %w", err)
-		}
-		all = append(all, endpointOf(fields))
+		all = append(all, e)
 	}
 	return all, nil
+}
+
+// AddEndpoint makes an endpoint in the thread's network namespace, with an id that is free where it has none, and opens
+// subflows of the connections that live. It takes CAP_NET_ADMIN.
+func AddEndpoint(e Endpoint) error {
+	addr := addrAttrs(pmAttrAddr, netip.AddrPortFrom(e.Addr, e.Port))
+	addr.AddRtAttr(addrAttrFlags, u32(uint32(e.Flags)))
+	if e.ID != 0 {
+		addr.AddRtAttr(addrAttrID, []byte{e.ID})
+	}
+	if e.Ifindex != 0 {
+		addr.AddRtAttr(addrAttrIfindex, u32(e.Ifindex))
+	}
+	_, err := pmRequest(pmCmdAddAddr, unix.NLM_F_ACK, addr)
+	switch {
+	case errors.Is(err, unix.EEXIST), errors.Is(err, unix.EBUSY):
+		err = errors.New("the address or the id is another endpoint's")
+	case errors.Is(err, unix.EINVAL):
+		err = errors.New("the kernel does not take these flags together")
+	case errors.Is(err, unix.ERANGE):
+		err = errors.New("there is no room for more endpoints")
+	case errors.Is(err, unix.EADDRNOTAVAIL):
+		err = errors.New("no interface has the address, and a port needs one")
+	}
+	if err != nil {
+		return fmt.Errorf("make an endpoint of %v: %w", e.Addr, err)
+	}
+	return nil
+}
+
+// DeleteEndpoint removes an endpoint of the thread's network namespace, and closes the subflows that have its address.
+// The error wraps ErrGone if there is no such endpoint any more; it takes CAP_NET_ADMIN.
+func DeleteEndpoint(e Endpoint) error {
+	addr := addrAttrs(pmAttrAddr, netip.AddrPortFrom(e.Addr, e.Port))
+	addr.AddRtAttr(addrAttrID, []byte{e.ID})
+	_, err := pmRequest(pmCmdDelAddr, unix.NLM_F_ACK, addr)
+	if errors.Is(err, unix.EINVAL) {
+		err = ErrGone
+	}
+	if err != nil {
+		return fmt.Errorf("remove %v: %w", e, err)
+	}
+	return nil
+}
+
+// Limits are the bounds of the in-kernel path manager for each connection. Most kernels take up to 8.
+type Limits struct {
+	Subflows        uint32 // beyond the first
+	AddAddrAccepted uint32 // addresses announced by the peer that are connected to
+}
+
+// ReadLimits returns the limits of the thread's network namespace.
+func ReadLimits() (Limits, error) {
+	family, err := pmFamilyID()
+	if err != nil {
+		return Limits{}, fmt.Errorf("read the MPTCP limits: %w", err)
+	}
+	return limits(pmSocket{family: family})
+}
+
+func limits(s pmSocket) (l Limits, err error) {
+	messages, err := s.request(pmCmdGetLimits, 0)
+	for _, m := range messages {
+		if err == nil {
+			l, err = parseLimits(m)
+		}
+	}
+	if err != nil {
+		return l, fmt.Errorf("read the MPTCP limits: %w", err)
+	}
+	return l, nil
+}
+
+// SetLimits sets the limits of the thread's network namespace, for connections that live too. It takes CAP_NET_ADMIN.
+func SetLimits(l Limits) error {
+	_, err := pmRequest(pmCmdSetLimits, unix.NLM_F_ACK,
+		nl.NewRtAttr(pmAttrAccepted, u32(l.AddAddrAccepted)), nl.NewRtAttr(pmAttrSubflows, u32(l.Subflows)))
+	if errors.Is(err, unix.EINVAL) {
+		err = errors.New("this kernel does not allow so many")
+	}
+	if err != nil {
+		return fmt.Errorf("set the MPTCP limits to %d subflows and %d accepted addresses: %w", l.Subflows, l.AddAddrAccepted, err)
+	}
+	return nil
 }
 
 // SetEndpointBackup makes an endpoint of the thread's network namespace a backup, or takes that back; its
@@ -131,25 +229,48 @@ func SetSubflowBackup(token uint32, local, remote netip.AddrPort, backup bool) e
 	return nil
 }
 
+const pmTypePath = "/proc/sys/net/mptcp/pm_type"
+
+func isUserspace(pmType []byte) bool { return strings.TrimSpace(string(pmType)) == "1" }
+
 // UserspacePM reports whether new connections of the thread's network namespace are left to a userspace path
 // manager.
 func UserspacePM() (bool, error) {
-	value, err := os.ReadFile("/proc/sys/net/mptcp/pm_type")
+	value, err := os.ReadFile(pmTypePath)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil // before Linux 5.19 there is only the kernel's
 	}
-	return strings.TrimSpace(string(value)) == "1", err
+	return isUserspace(value), err
 }
 
 func pmRequest(command uint8, flags int, data ...nl.NetlinkRequestData) ([][]byte, error) {
-	family, err := netlink.GenlFamilyGet(pmFamily)
-	if errors.Is(err, unix.ENOENT) {
-		return nil, errors.New("this kernel has no MPTCP path manager (CONFIG_MPTCP)")
-	}
+	family, err := pmFamilyID()
 	if err != nil {
 		return nil, err
 	}
-	req := nl.NewNetlinkRequest(int(family.ID), flags)
+	return pmSocket{family: family}.request(command, flags, data...)
+}
+
+func pmFamilyID() (uint16, error) {
+	family, err := netlink.GenlFamilyGet(pmFamily)
+	if errors.Is(err, unix.ENOENT) {
+		return 0, ErrNoMPTCP
+	}
+	if err != nil {
+		return 0, err
+	}
+	return family.ID, nil
+}
+
+// pmSocket is how to reach the path manager: by a socket that is open, or by one for each request.
+type pmSocket struct {
+	family uint16
+	open   map[int]*nl.SocketHandle
+}
+
+func (s pmSocket) request(command uint8, flags int, data ...nl.NetlinkRequestData) ([][]byte, error) {
+	req := nl.NewNetlinkRequest(int(s.family), flags)
+	req.Sockets = s.open
 	req.AddData(&nl.Genlmsg{Command: command, Version: pmVersion})
 	for _, d := range data {
 		req.AddData(d)
@@ -178,8 +299,33 @@ func addrAttrs(kind int, addr netip.AddrPort) *nl.RtAttr {
 func u16(v uint16) []byte { return binary.NativeEndian.AppendUint16(nil, v) }
 func u32(v uint32) []byte { return binary.NativeEndian.AppendUint32(nil, v) }
 
+// parseMessage reads a message of the path manager, past the header of generic netlink.
+func parseMessage(message []byte) (map[uint16][]byte, error) {
+	if len(message) < nl.SizeofGenlmsg {
+		return nil, fmt.Errorf("the kernel's answer has %d bytes", len(message))
+	}
+	return parseAttrs(message[nl.SizeofGenlmsg:])
+}
+
+func parseLimits(message []byte) (l Limits, err error) {
+	attrs, err := parseMessage(message)
+	fill(&l.Subflows, attrs[pmAttrSubflows])
+	fill(&l.AddAddrAccepted, attrs[pmAttrAccepted])
+	return l, err
+}
+
+func parseEndpoint(message []byte) (Endpoint, error) {
+	attrs, err := parseMessage(message)
+	if err != nil {
+		return Endpoint{}, err
+	}
+	fields, err := parseAttrs(attrs[pmAttrAddr])
+	return endpointOf(fields), err
+}
+
 func parseAttrs(b []byte) (map[uint16][]byte, error) {
-	list, err := nl.ParseRouteAttr(b)
+	// The library looks for the next attribute at a multiple of 4, where the last one need not end.
+	list, err := nl.ParseRouteAttr(append(slices.Clip(b), make([]byte, -len(b)&3)...))
 	if err != nil {
 		return nil, err
 	}

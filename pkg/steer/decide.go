@@ -18,8 +18,12 @@ const (
 	measuredRTTs  = 10
 	// How long a verdict stands after the connection last sent.
 	verdictLasts = 10 * time.Second
-	// The time after which a packet or a loss counts half.
-	lossHalfLife = 10 * time.Second
+	// The time after which a packet, a loss or a received byte counts half.
+	halfLife = 10 * time.Second
+	// A connection that has lately received this many bytes, and more than it has sent, is a download.
+	downloadBytes = 64 << 10
+	// How many of the connections that have ended are remembered, to expect the size of others.
+	remembered = 100
 	// The loss that is assumed at the least: none may have been seen yet.
 	leastLoss = 1e-6
 )
@@ -50,9 +54,13 @@ type seen struct {
 // Verdict is what the objective says about one connection.
 type Verdict struct {
 	Token    telemetry.Token `json:"token"`
-	Subflows []Member        `json:"subflows"`  // cheapest first
-	O        []float64       `json:"objective"` // O[k-1] is that of the first k subflows
-	K        int             `json:"k"`         // the k with the greatest objective
+	Subflows []Member        `json:"subflows"`             // cheapest first
+	O        []float64       `json:"objective"`            // O[k-1] is that of the first k subflows
+	K        int             `json:"k"`                    // the k with the greatest objective
+	Size     uint64          `json:"size_bytes,omitempty"` // of the transfer that the objective is for
+	// Download tells that the connection mostly receives: all of its subflows are to be used, since a backup is one
+	// for the peer, too. The objective counts only what sending costs, and says nothing then.
+	Download bool `json:"download,omitempty"`
 	// Unpriced is an interface without energy profile, because of which the connection is left alone.
 	Unpriced string   `json:"unpriced,omitempty"`
 	stuck    []Member // subflows that had better be backups, but have no lever
@@ -72,6 +80,8 @@ type Member struct {
 // decider judges connections by what it sees of them over time.
 type decider struct {
 	objective   Objective
+	learn       bool     // take the size of a transfer from connections that have ended
+	ended       []uint64 // bytes that the last of these have sent
 	connections map[telemetry.Token]*connection
 }
 
@@ -80,7 +90,10 @@ type connection struct {
 	judged  time.Time        // the last time
 	pause   time.Duration    // until the next time: a round trip of the slowest subflow
 	verdict *Verdict
-	active  time.Time // when it was last seen to send
+	active  time.Time // when it was last seen to send, or to be a download
+	sent    uint64    // bytes, by all subflows that it has had
+	// Bytes lately received and sent; older ones count less.
+	down, up float64
 }
 
 // judge takes all subflows of a namespace and returns the verdicts that stand, by token.
@@ -91,8 +104,9 @@ func (d *decider) judge(now time.Time, all []seen, tariffs map[uint32]tariff) []
 			byToken[s.Token] = append(byToken[s.Token], s)
 		}
 	}
-	for token := range d.connections {
+	for token, c := range d.connections {
 		if byToken[token] == nil {
+			d.remember(c)
 			delete(d.connections, token)
 		}
 	}
@@ -104,7 +118,7 @@ func (d *decider) judge(now time.Time, all []seen, tariffs map[uint32]tariff) []
 			d.connections[token] = c
 		}
 		if now.Sub(c.judged) >= c.pause {
-			c.judge(d.objective, now, subflows, tariffs)
+			c.judge(d, now, subflows, tariffs)
 		}
 		if c.verdict != nil && now.Sub(c.active) > verdictLasts {
 			c.verdict = nil
@@ -117,18 +131,59 @@ func (d *decider) judge(now time.Time, all []seen, tariffs map[uint32]tariff) []
 	return standing
 }
 
-// judge renews the verdict of a connection that sends, if all of its subflows can be judged.
-func (c *connection) judge(o Objective, now time.Time, subflows []seen, tariffs map[uint32]tariff) {
-	sent, received := c.observe(now, subflows)
-	// The objective counts what sending costs: it has nothing to say about a connection that mostly receives.
-	if sent == 0 || sent < received {
+// remember keeps what a connection has sent, if that was enough for a verdict.
+func (d *decider) remember(c *connection) {
+	if c.sent < measuredBytes {
 		return
 	}
+	d.ended = append(d.ended, c.sent)
+	d.ended = d.ended[max(0, len(d.ended)-remembered):]
+}
+
+// size returns the bytes that a connection may be expected to send in all, which has sent so many: the mean of those
+// that have sent more. It is the mean since the objective is linear in the size.
+func (d *decider) size(sent uint64) uint64 {
+	configured := uint64(d.objective.Size * 1e6 / 8)
+	if !d.learn {
+		return configured
+	}
+	sum, n := uint64(0), uint64(0)
+	for _, bytes := range d.ended {
+		if bytes > sent {
+			sum += bytes
+			n++
+		}
+	}
+	if n == 0 {
+		return max(sent, configured)
+	}
+	return sum / n
+}
+
+// judge renews the verdict of a connection that sends, if all of its subflows can be judged, or that is a download.
+func (c *connection) judge(d *decider, now time.Time, subflows []seen, tariffs map[uint32]tariff) {
+	sent, received := c.observe(now, subflows)
 	choosable := slices.DeleteFunc(slices.Clone(subflows), func(s seen) bool { return s.foreign })
 	if len(choosable) < 2 {
 		return // the kernel uses an only subflow, backup or not
 	}
 	verdict := &Verdict{Token: subflows[0].Token}
+	all := func() {
+		c.active, c.verdict = now, verdict
+		for _, s := range choosable {
+			verdict.Subflows = append(verdict.Subflows, member(s, Path{}, true))
+		}
+	}
+	if c.down >= downloadBytes && c.down > c.up {
+		verdict.Download = true
+		if received > 0 {
+			all()
+		}
+		return
+	}
+	if sent == 0 || sent < received {
+		return
+	}
 	for _, s := range choosable {
 		if s.SRTT == 0 || s.MSS == 0 || s.BytesAcked < measuredBytes || time.Duration(s.Age) < measuredRTTs*c.pause {
 			return
@@ -137,19 +192,20 @@ func (c *connection) judge(o Objective, now time.Time, subflows []seen, tariffs 
 			verdict.Unpriced = s.Interface
 		}
 	}
-	c.active, c.verdict = now, verdict
 	if verdict.Unpriced != "" {
-		for _, s := range choosable {
-			verdict.Subflows = append(verdict.Subflows, member(s, Path{}, true))
-		}
+		all()
 		return
 	}
+	c.active, c.verdict = now, verdict
+	verdict.Size = d.size(c.sent)
+	o := Objective{d.objective.Lambda, float64(verdict.Size) * 8 / 1e6}
 	verdict.choose(o, choosable, c.paths(choosable, tariffs))
 }
 
 // observe updates what is remembered of the subflows, and returns how many bytes they have sent and received since
 // the last time.
 func (c *connection) observe(now time.Time, subflows []seen) (sent, received uint64) {
+	fade, first := faded(now.Sub(c.judged)), c.judged.IsZero()
 	c.judged, c.pause = now, 0
 	flows := map[uint64]*flow{}
 	for _, s := range subflows {
@@ -164,8 +220,15 @@ func (c *connection) observe(now time.Time, subflows []seen) (sent, received uin
 		c.pause = max(c.pause, time.Duration(s.SRTT))
 	}
 	c.flows = flows
+	c.sent += sent
+	if !first { // what it did before it was first seen may be long ago
+		c.up, c.down = c.up*fade+float64(sent), c.down*fade+float64(received)
+	}
 	return sent, received
 }
+
+// faded returns how much what is so old still counts.
+func faded(age time.Duration) float64 { return math.Exp2(-age.Seconds() / halfLife.Seconds()) }
 
 // choose fills in the verdict on subflows that have these paths. The set changes only if that is worthwhile.
 func (v *Verdict) choose(o Objective, choosable []seen, paths []Path) {
@@ -230,7 +293,7 @@ type flow struct {
 }
 
 func (f *flow) update(now time.Time, s telemetry.Subflow) {
-	fade := math.Exp2(-now.Sub(f.at).Seconds() / lossHalfLife.Seconds())
+	fade := faded(now.Sub(f.at))
 	f.packets = f.packets*fade + float64(s.BytesSent-f.sent)/max(1, float64(s.MSS))
 	f.losses = f.losses*fade + float64(s.Losses-f.lost)
 	if f.packets >= 1 || f.loss == 0 {
@@ -243,6 +306,7 @@ func (f *flow) update(now time.Time, s telemetry.Subflow) {
 type wish struct {
 	backup  bool
 	because *Verdict
+	rule    string // in place of a verdict
 	member  Member
 }
 

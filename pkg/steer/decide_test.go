@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mpcc/mpcc/pkg/mptcp"
 	"github.com/mpcc/mpcc/pkg/telemetry"
 )
 
@@ -161,6 +162,75 @@ func TestSeveralConnections(t *testing.T) {
 	idle(2 * time.Second)
 }
 
+// A download keeps its subflows in use, the peer's side of them too, while it lasts; a trickle does not.
+func TestDownloadHasAVeto(t *testing.T) {
+	b := newBench(Objective{0.001, 20000 * mbit})
+	b.add(7, 1, 6.607)
+	b.add(7, 2, 5)
+	b.want(t, "an upload alone", time.Second, 2)
+	for iface := range uint32(2) {
+		b.add(8, iface+1, 1)
+	}
+	receive := func(what string, bytes uint64, backups ...uint8) {
+		t.Helper()
+		for i := range b.flows[2:] {
+			f := &b.flows[2+i]
+			f.BytesReceived += bytes
+			if !b.held[f.lever] {
+				f.BytesSent -= 1e6 // pass adds it again
+			}
+		}
+		b.want(t, what, time.Second, backups...)
+	}
+	receive("just joined", 3e6, 2)
+	receive("a download", 3e6)
+	receive("and on", 3e6)
+	if v := b.decider.connections[8].verdict; !v.Download || !v.Subflows[0].In || !v.Subflows[1].In {
+		t.Errorf("the download's verdict is %+v", v)
+	}
+	for range 10 {
+		receive("paused", 0)
+	}
+	receive("ended", 0, 2)
+	for range 200 {
+		receive("a trickle, and what came before forgotten", 0, 2)
+	}
+	for range 60 {
+		receive("a trickle", 1000, 2)
+	}
+}
+
+// With --size auto the size is the mean of what those connections have sent that sent more.
+func TestLearnedSize(t *testing.T) {
+	b := newBench(Objective{0.001, 1024 * mbit})
+	b.decider.learn = true
+	b.decider.ended = []uint64{measuredBytes}
+	b.add(7, 1, 6.607)
+	b.add(7, 2, 5)
+	b.want(t, "none has sent as much: 1 MiB, or what it has sent", time.Second)
+	b.flows = nil
+	b.want(t, "it ends", time.Second)
+	if ended := b.decider.ended; len(ended) != 2 || ended[1] != 4e6 {
+		t.Fatalf("those that have ended sent %v bytes, want 4 MB for the last", ended)
+	}
+	b.decider.ended = []uint64{1e6, 4e6, 30e6, 50e6}
+	for sent, want := range map[uint64]uint64{3e6: 28e6, 4e6: 40e6, 49e6: 50e6, 60e6: 60e6} {
+		if got := b.decider.size(sent); got != want {
+			t.Errorf("having sent %d bytes it is expected to send %d, want %d", sent, got, want)
+		}
+	}
+	b.add(8, 1, 6.607)
+	b.add(8, 2, 5)
+	b.want(t, "others were large", time.Second, 2)
+	for range 3 * remembered {
+		b.decider.remember(&connection{sent: measuredBytes - 1})
+		b.decider.remember(&connection{sent: 2e6})
+	}
+	if ended := b.decider.ended; len(ended) != remembered || slices.Min(ended) != 2e6 {
+		t.Errorf("%d connections are remembered: %v", len(ended), ended)
+	}
+}
+
 // Losses bound the rate, and fade.
 func TestLoss(t *testing.T) {
 	var f flow
@@ -172,11 +242,11 @@ func TestLoss(t *testing.T) {
 		t.Errorf("10 in 1000 packets are p = %g", f.loss)
 	}
 	s.BytesSent += 500e3 // half of what there was, which now counts half
-	f.update(now.Add(lossHalfLife), s)
+	f.update(now.Add(halfLife), s)
 	if !near(f.loss, 0.005) {
 		t.Errorf("after as many without loss p = %g", f.loss)
 	}
-	f.update(now.Add(1000*lossHalfLife), s)
+	f.update(now.Add(1000*halfLife), s)
 	if !near(f.loss, 0.005) {
 		t.Errorf("after a long silence p = %g", f.loss)
 	}
@@ -209,5 +279,34 @@ func TestStuck(t *testing.T) {
 	v := b.decider.connections[7].verdict
 	if v.K != 1 || len(v.stuck) != 1 || v.stuck[0].Interface != "wwan0" || !v.Subflows[1].In {
 		t.Errorf("verdict %+v", v)
+	}
+}
+
+// What the path manager has refused is tried again once endpoints have come, gone or changed, and not because of a
+// backup flag, which steer sets itself.
+func TestRefusalIsTriedAgain(t *testing.T) {
+	a := mptcp.Endpoint{ID: 1, Addr: netip.MustParseAddr("10.0.1.1"), Flags: mptcp.EndpointSubflow}
+	b := mptcp.Endpoint{ID: 2, Addr: netip.MustParseAddr("10.0.2.1")}
+	flagged, signalled := a, a
+	flagged.Flags |= mptcp.EndpointBackup
+	signalled.Flags = mptcp.EndpointSignal
+	for what, v := range map[string]struct {
+		then  []mptcp.Endpoint
+		again bool
+	}{
+		"the same":       {[]mptcp.Endpoint{a}, false},
+		"now a backup":   {[]mptcp.Endpoint{flagged}, false},
+		"another one":    {[]mptcp.Endpoint{a, b}, true},
+		"other flags":    {[]mptcp.Endpoint{signalled}, true},
+		"none":           {nil, true},
+		"made over anew": {[]mptcp.Endpoint{{ID: 3, Addr: a.Addr, Flags: a.Flags}}, true},
+	} {
+		s := &steerer{refused: map[lever]bool{}}
+		s.forgive([]mptcp.Endpoint{a})
+		s.refused[endpointLever(a)] = true
+		s.forgive(v.then)
+		if again := len(s.refused) == 0; again != v.again {
+			t.Errorf("%s: tried again %v, want %v", what, again, v.again)
+		}
 	}
 }

@@ -31,6 +31,9 @@ const (
 // Config says where and how to steer. Run needs Report and Log.
 type Config struct {
 	Objective Objective
+	// LearnSize takes the mean of what connections have sent that sent more than the one to judge, in place of
+	// Objective.Size, while there are any.
+	LearnSize bool
 	Netns     string       // network namespace, as ip netns names it; "" for the caller's
 	DryRun    bool         // change nothing, report what would change
 	Report    func(Change) // called for each change of a flag
@@ -48,7 +51,9 @@ type Change struct {
 	Remote    string     `json:"remote,omitempty"`   // of the single subflow
 	// Because is the verdict that decided it; null where no connection has a verdict any more.
 	Because *Verdict `json:"because"`
-	DryRun  bool     `json:"dry_run,omitempty"`
+	// Rule is what RunPaths found; "" for a flag that is given back.
+	Rule   string `json:"rule,omitempty"`
+	DryRun bool   `json:"dry_run,omitempty"`
 }
 
 // ErrNoProfile is wrapped where no interface of the namespace has an energy profile.
@@ -56,19 +61,21 @@ var ErrNoProfile = errors.New("no interface has an energy profile")
 
 type steerer struct {
 	Config
-	ns      netns.NS
-	cookie  uint64 // of ns
-	decider decider
-	record  *record
-	held    map[lever]string // flags to clear, with the interface
-	refused map[lever]bool   // flags that the path manager refused to set
-	warned  map[string]bool
+	ns       netns.NS
+	cookie   uint64 // of ns
+	decider  decider
+	received received
+	record   *record
+	held     map[lever]string // flags to clear, with the interface
+	refused  map[lever]bool   // flags that the path manager refused to set, with the endpoints as they are
+	before   []mptcp.Endpoint // the endpoints at the last look
+	warned   map[string]bool
 }
 
 func newSteerer(c Config) (*steerer, error) {
 	s := &steerer{
 		Config:  c,
-		decider: decider{objective: c.Objective, connections: map[telemetry.Token]*connection{}},
+		decider: decider{objective: c.Objective, learn: c.LearnSize, connections: map[telemetry.Token]*connection{}},
 		held:    map[lever]string{}, refused: map[lever]bool{}, warned: map[string]bool{},
 	}
 	var err error
@@ -98,13 +105,25 @@ func Run(ctx context.Context, c Config) error {
 	} else if len(tariffs) == 0 {
 		return fmt.Errorf("%s: %w", s.ns, ErrNoProfile)
 	}
-	if c.DryRun {
-		return s.run(ctx)
+	return s.guarded(ctx, func(now time.Time) (time.Duration, error) {
+		err := s.round(ctx, now)
+		if len(s.decider.connections) == 0 {
+			return idleInterval, err
+		}
+		return interval, err
+	})
+}
+
+// guarded steers, a round after the other, and clears every flag that it has set at the end. A round returns the pause
+// until the next one.
+func (s *steerer) guarded(ctx context.Context, round func(time.Time) (time.Duration, error)) error {
+	if s.DryRun {
+		return s.run(ctx, round)
 	}
 	if err := s.open(ctx); err != nil {
 		return err
 	}
-	return errors.Join(s.run(ctx), s.close())
+	return errors.Join(s.run(ctx, round), s.close())
 }
 
 // Restore clears the flags that a killed steer has left in the namespace, and returns how many those are. It
@@ -141,20 +160,17 @@ func (s *steerer) close() error {
 	return errors.Join(err, s.record.close(err == nil))
 }
 
-func (s *steerer) run(ctx context.Context) error {
+func (s *steerer) run(ctx context.Context, round func(time.Time) (time.Duration, error)) error {
 	if err := s.giveBack(); err != nil {
 		return err
 	}
 	for {
-		if err := s.round(ctx, time.Now()); err != nil {
-			if ctx.Err() != nil {
-				return nil
-			}
-			return err
+		pause, err := round(time.Now())
+		if ctx.Err() != nil {
+			return nil
 		}
-		pause := interval
-		if len(s.decider.connections) == 0 {
-			pause = idleInterval
+		if err != nil {
+			return err
 		}
 		select {
 		case <-ctx.Done():
@@ -198,7 +214,7 @@ func (s *steerer) round(ctx context.Context, now time.Time) error {
 		return err
 	}
 	return s.ns.Do(func() error {
-		all, err := s.look(subflows)
+		all, err := s.look(now, subflows)
 		if err != nil {
 			return err
 		}
@@ -209,7 +225,7 @@ func (s *steerer) round(ctx context.Context, now time.Time) error {
 }
 
 // look returns each subflow with its lever, and drops flags from held that others have cleared.
-func (s *steerer) look(subflows []telemetry.Subflow) ([]seen, error) {
+func (s *steerer) look(now time.Time, subflows []telemetry.Subflow) ([]seen, error) {
 	userspace, err := mptcp.UserspacePM()
 	if err != nil {
 		return nil, err
@@ -217,6 +233,12 @@ func (s *steerer) look(subflows []telemetry.Subflow) ([]seen, error) {
 	endpoints, err := mptcp.Endpoints()
 	if err != nil {
 		return nil, err
+	}
+	s.forgive(endpoints)
+	if len(subflows) > 0 {
+		if err := s.received.look(now); err != nil {
+			return nil, err
+		}
 	}
 	there := map[lever]bool{}
 	for _, e := range endpoints {
@@ -226,6 +248,7 @@ func (s *steerer) look(subflows []telemetry.Subflow) ([]seen, error) {
 	var all []seen
 	for _, f := range subflows {
 		sub := seen{Subflow: f}
+		sub.BytesReceived = s.received.of(f)
 		single := lever{Token: uint32(f.Token), Local: f.Local, Remote: f.Remote}
 		there[single] = true
 		at := slices.IndexFunc(endpoints, func(e mptcp.Endpoint) bool {
@@ -247,15 +270,34 @@ func (s *steerer) look(subflows []telemetry.Subflow) ([]seen, error) {
 		}
 		all = append(all, sub)
 	}
+	return all, s.keep(there)
+}
+
+// keep drops from held the flags that are not there any more.
+func (s *steerer) keep(there map[lever]bool) error {
 	for l := range s.held {
-		if !there[l] {
-			delete(s.held, l)
-			if err := s.note(); err != nil {
-				return nil, err
-			}
+		if there[l] {
+			continue
+		}
+		delete(s.held, l)
+		if err := s.note(); err != nil {
+			return err
 		}
 	}
-	return all, nil
+	return nil
+}
+
+// forgive forgets what the path manager has refused once its endpoints are others, but for their backup flags: it may
+// accept it now.
+func (s *steerer) forgive(endpoints []mptcp.Endpoint) {
+	now := slices.Clone(endpoints)
+	for i := range now {
+		now[i].Flags &^= mptcp.EndpointBackup
+	}
+	if !slices.Equal(now, s.before) {
+		clear(s.refused)
+	}
+	s.before = now
 }
 
 func endpointLever(e mptcp.Endpoint) lever {
@@ -266,7 +308,7 @@ func endpointLever(e mptcp.Endpoint) lever {
 func (s *steerer) apply(wanted map[lever]wish) error {
 	for l := range s.held {
 		if w := wanted[l]; !w.backup {
-			if err := s.release(l, w.because); err != nil {
+			if err := s.release(l, w); err != nil {
 				return err
 			}
 		}
@@ -288,17 +330,17 @@ func (s *steerer) apply(wanted map[lever]wish) error {
 			}
 			continue
 		}
-		s.report(l, true, w.member.Interface, w.because)
+		s.report(l, true, w.member.Interface, w)
 	}
 	return nil
 }
 
 // release clears a flag, which it need not do where the endpoint or subflow is gone.
-func (s *steerer) release(l lever, because *Verdict) error {
+func (s *steerer) release(l lever, w wish) error {
 	if err := s.set(l, false); err != nil && !errors.Is(err, mptcp.ErrGone) {
 		return fmt.Errorf("clear the backup flag: %w", err)
 	}
-	s.report(l, false, s.held[l], because)
+	s.report(l, false, s.held[l], w)
 	delete(s.held, l)
 	return s.note()
 }
@@ -322,7 +364,7 @@ func (s *steerer) giveBack() error {
 				err = errors.Join(err, s.note())
 				continue
 			}
-			err = errors.Join(err, s.release(l, nil))
+			err = errors.Join(err, s.release(l, wish{}))
 		}
 		return err
 	})
@@ -362,10 +404,10 @@ func (s *steerer) note() error {
 	return nil
 }
 
-func (s *steerer) report(l lever, backup bool, iface string, because *Verdict) {
+func (s *steerer) report(l lever, backup bool, iface string, w wish) {
 	c := Change{
 		Time: time.Now(), Backup: backup, Interface: iface, Local: l.Local.Addr(), Endpoint: l.Endpoint,
-		Because: because, DryRun: s.DryRun,
+		Because: w.because, Rule: w.rule, DryRun: s.DryRun,
 	}
 	if l.Endpoint == 0 {
 		c.Token, c.Remote = telemetry.Token(l.Token).String(), l.Remote.Addr().String()
@@ -373,21 +415,23 @@ func (s *steerer) report(l lever, backup bool, iface string, because *Verdict) {
 	s.Report(c)
 }
 
+// once logs a warning the first time.
+func (s *steerer) once(text string) {
+	if !s.warned[text] {
+		s.warned[text] = true
+		s.Log.Warn(text)
+	}
+}
+
 // warn logs, once each, what keeps connections from being steered.
 func (s *steerer) warn(verdicts []*Verdict) {
-	once := func(text string) {
-		if !s.warned[text] {
-			s.warned[text] = true
-			s.Log.Warn(text)
-		}
-	}
 	for _, v := range verdicts {
 		if v.Unpriced != "" {
-			once(fmt.Sprintf("no energy profile for %s: its connections are left alone; mpcc energy set %s PROFILE gives one",
+			s.once(fmt.Sprintf("no energy profile for %s: its connections are left alone; mpcc energy set %s PROFILE gives one",
 				v.Unpriced, v.Unpriced))
 		}
 		for _, m := range v.stuck {
-			once(fmt.Sprintf("%v on %s cannot be made a backup: it is no MPTCP endpoint; ip mptcp endpoint add %v dev %s makes it one",
+			s.once(fmt.Sprintf("%v on %s cannot be made a backup: it is no MPTCP endpoint; ip mptcp endpoint add %v dev %s makes it one",
 				m.Local, m.Interface, m.Local, m.Interface))
 		}
 	}

@@ -65,3 +65,22 @@ func ExampleToken() {
 	fmt.Println(telemetry.Token(0xf3fd52))
 	// Output: 00f3fd52
 }
+
+// Of very many subflows, a program may want the busiest alone. TakeSelected reads no more than these of the machine.
+func ExampleSnapshot_Select() {
+	snap := &telemetry.Snapshot{Subflows: []telemetry.Subflow{
+		{ID: 1, CC: "dts", Interface: "wlan0", BytesSent: 1e6, Age: telemetry.Seconds(time.Second)},
+		{ID: 2, CC: "dts", Interface: "wlan0", BytesSent: 3e6, Age: telemetry.Seconds(time.Second)},
+		{ID: 3, CC: "dts", Interface: "wlan0", BytesSent: 4e6, Age: telemetry.Seconds(time.Minute)},
+	}}
+	busiest := snap.Select(telemetry.Selection{Most: 1})
+	for _, f := range busiest.Subflows {
+		fmt.Printf("subflow %d: %.0f bytes a second; %d more\n", f.ID, f.Busyness(), busiest.LeftOut)
+	}
+	for _, l := range busiest.Live {
+		fmt.Println(l.CC, l.Interface, l.Subflows)
+	}
+	// Output:
+	// subflow 2: 3000000 bytes a second; 2 more
+	// dts wlan0 3
+}

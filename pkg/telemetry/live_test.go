@@ -3,7 +3,6 @@
 package telemetry_test
 
 import (
-	"context"
 	"errors"
 	"io"
 	"net"
@@ -12,45 +11,13 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
-	"github.com/mpcc/mpcc/bpf/catalog"
 	"github.com/mpcc/mpcc/internal/experiment/lab"
-	"github.com/mpcc/mpcc/internal/lockfile"
 	"github.com/mpcc/mpcc/internal/netns"
 	"github.com/mpcc/mpcc/loader"
 	"github.com/mpcc/mpcc/pkg/mptcp"
 	"github.com/mpcc/mpcc/pkg/telemetry"
+	"github.com/mpcc/mpcc/test/loaded"
 )
-
-// load loads dts until the test ends. Tests that load take turns: the name and the pins are the machine's.
-func load(t *testing.T) {
-	t.Helper()
-	turn, err := lockfile.Take(t.Context(), "/run/mpcc/test.lock")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = turn.Unlock() })
-	dts, err := catalog.Find("dts")
-	if err != nil {
-		t.Fatal(err)
-	}
-	done, err := loader.Load(t.Context(), dts, loader.Options{Set: map[string]string{"plain": "own"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !done.New {
-		t.Fatal("dts is loaded already: unload it first")
-	}
-	t.Cleanup(func() {
-		if _, err := loader.UnloadAll(context.Background()); err != nil {
-			t.Error(err)
-		}
-		if done.Mounted {
-			_ = unix.Unmount("/sys/fs/bpf", 0)
-		}
-	})
-}
 
 // host is a namespace of its own until close.
 type host struct {
@@ -174,7 +141,7 @@ func (h host) settled(t *testing.T) (totals []telemetry.Total) {
 // A namespace that gets the inode number of one that has ended is another one: it has totals of its own, and
 // no energy profile.
 func TestInodeNumberComesAgain(t *testing.T) {
-	load(t)
+	loaded.DTS(t, map[string]string{"plain": "own"})
 	first := newHost(t)
 	iface := loader.Interface{Netns: first.Namespace(), Name: "lo"}
 	if err := loader.SetProfile(t.Context(), iface, loader.Profile{Uplink: 1000, Downlink: 1000, Base: 1000}); err != nil {

@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"net"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/mpcc/mpcc/internal/netns"
 )
 
@@ -64,7 +62,7 @@ func (p places) find(ctx context.Context) error {
 		switch {
 		case errors.Is(err, netns.ErrEnded):
 			continue
-		case forbidden(err):
+		case netns.Forbidden(err):
 			cookie = latest.cookie // a guess, where this process may not enter the namespace, as the exporter
 		case err != nil:
 			return fmt.Errorf("look into %s: %w", ns, err)
@@ -80,18 +78,12 @@ func (p places) lookInto(ns netns.NS) (cookie uint64, interfaces map[uint32]stri
 		if cookie, err = netns.Cookie(); err != nil || !p.within[cookie] {
 			return err
 		}
-		if interfaces, err = interfaceNames(); forbidden(err) {
+		if interfaces, err = interfaceNames(); netns.Forbidden(err) {
 			return nil // names are for those who may see them
 		}
 		return err
 	})
 	return cookie, interfaces, err
-}
-
-// forbidden reports whether err means that this process may not look into a namespace: it lacks the rights, or
-// a sandbox such as that of mpcc's systemd units denies it the kind of socket.
-func forbidden(err error) bool {
-	return errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.EAFNOSUPPORT)
 }
 
 func interfaceNames() (map[uint32]string, error) {

@@ -70,6 +70,7 @@ type SchedTotal struct {
 	Waits           uint64 `json:"waits"`
 	Retransmissions uint64 `json:"retransmissions"`
 	Bytes           uint64 `json:"bytes"`
+	Active          int    `json:"-"` // connections that are live
 }
 
 // addScheds adds what packet schedulers did. The totals in the map are of connections that have closed.
@@ -78,21 +79,21 @@ func (snap *Snapshot) addScheds(raw *rawMaps, at places, now time.Duration) {
 	for key, perCPU := range raw.schedTotals {
 		totals[key] = schedTotalOf(key, perCPU, at)
 	}
-	for id, r := range raw.connections {
-		c := connectionOf(id, &r, at, now)
-		snap.Connections = append(snap.Connections, c)
-		key := obj.MapsMpccSchedTotalKey{NetnsCookie: r.NetnsCookie, Scheduler: r.Scheduler}
+	for key, live := range raw.schedLive {
 		total := totals[key]
 		if total == nil { // the map was full
-			total = &SchedTotal{Scheduler: c.Scheduler, Netns: c.Netns, NetnsCookie: c.NetnsCookie, NetnsName: c.NetnsName}
+			total = schedTotalOf(key, nil, at)
+			total.Netns = live.Netns
 			totals[key] = total
 		}
-		total.Decisions += c.Decisions
-		total.Waits += c.Waits
-		total.Retransmissions += c.Retransmissions
-		for _, f := range c.Subflows {
-			total.Bytes += f.Bytes
-		}
+		total.Active = live.Active
+		total.Decisions += live.Decisions
+		total.Waits += live.Waits
+		total.Retransmissions += live.Retransmissions
+		total.Bytes += live.Bytes
+	}
+	for id, r := range raw.connections {
+		snap.Connections = append(snap.Connections, connectionOf(id, &r, at, now))
 	}
 	slices.SortFunc(snap.Connections, func(a, b Connection) int {
 		return cmp.Or(cmp.Compare(a.Netns, b.Netns), cmp.Compare(a.Token, b.Token), cmp.Compare(a.ID, b.ID))

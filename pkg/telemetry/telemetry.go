@@ -126,11 +126,19 @@ type Snapshot struct {
 	Connections []Connection `json:"connections"` // under packet schedulers
 	SchedTotals []SchedTotal `json:"scheduler_totals"`
 	Lost        Lost         `json:"lost"`
+
+	Live    []Live `json:"-"` // how many subflows are live in all
+	LeftOut int    `json:"-"` // subflows that would be here but for Selection.Most
 }
 
 // Take returns a snapshot of the maps as they are now, and nil where nothing is loaded. It opens the maps anew:
 // between two calls they may be removed and made again.
-func Take(ctx context.Context) (*Snapshot, error) {
+func Take(ctx context.Context) (*Snapshot, error) { return TakeSelected(ctx, everything) }
+
+var everything = Selection{Most: math.MaxInt, Connections: true}
+
+// TakeSelected is Take for no more than what is selected: of very many subflows that takes less time and memory.
+func TakeSelected(ctx context.Context, selected Selection) (*Snapshot, error) {
 	source, err := Open()
 	if errors.Is(err, loader.ErrNotLoaded) {
 		return nil, nil
@@ -139,7 +147,7 @@ func Take(ctx context.Context) (*Snapshot, error) {
 		return nil, err
 	}
 	defer source.Close()
-	snap, err := source.Read(ctx)
+	snap, err := source.ReadSelected(ctx, selected)
 	return &snap, err
 }
 
@@ -163,11 +171,14 @@ func (s *Source) Capacity() (loader.Capacity, error) { return s.maps.Capacity() 
 
 // Read returns a snapshot: subflows and connections by namespace and token, totals by algorithm and place.
 // It looks into the namespaces that have a name, for names of interfaces, as far as it may.
-func (s *Source) Read(ctx context.Context) (Snapshot, error) {
+func (s *Source) Read(ctx context.Context) (Snapshot, error) { return s.ReadSelected(ctx, everything) }
+
+// ReadSelected is Read for no more than what is selected.
+func (s *Source) ReadSelected(ctx context.Context, selected Selection) (Snapshot, error) {
 	snap := Snapshot{
 		Subflows: []Subflow{}, Totals: []Total{}, Connections: []Connection{}, SchedTotals: []SchedTotal{},
 	}
-	raw, err := s.readMaps()
+	raw, err := s.readMaps(selected)
 	if err != nil {
 		return snap, err
 	}
@@ -176,17 +187,26 @@ func (s *Source) Read(ctx context.Context) (Snapshot, error) {
 	if err != nil {
 		return snap, err
 	}
-	at := raw.places()
+	at := raw.places
 	if err := at.find(ctx); err != nil {
 		return snap, err
 	}
-	for id, f := range raw.subflows {
-		snap.Subflows = append(snap.Subflows, subflowOf(id, &f, at, now))
-	}
-	slices.SortFunc(snap.Subflows, func(a, b Subflow) int {
-		return cmp.Or(cmp.Compare(a.Netns, b.Netns), cmp.Compare(a.Token, b.Token),
-			cmp.Compare(a.SubflowID, b.SubflowID), cmp.Compare(a.ID, b.ID))
+	slices.SortFunc(raw.subflows.order, func(a, b ranked) int {
+		f, g := &raw.subflows.values[a.at], &raw.subflows.values[b.at]
+		return cmp.Or(cmp.Compare(f.Netns, g.Netns), cmp.Compare(f.Token, g.Token),
+			cmp.Compare(f.SubflowId, g.SubflowId), cmp.Compare(f.id, g.id))
 	})
+	for _, r := range raw.subflows.order {
+		f := &raw.subflows.values[r.at]
+		snap.Subflows = append(snap.Subflows, subflowOf(f.id, &f.MapsMpccSubflow, at, now))
+	}
+	snap.LeftOut = raw.subflows.leftOut
+	for place, n := range raw.live {
+		snap.Live = append(snap.Live, Live{
+			CC: text(place.cc[:]), Netns: uint64(place.netns), NetnsCookie: place.netnsCookie,
+			NetnsName: at.found[place.netnsCookie].name, Interface: text(place.ifname[:]), Subflows: n,
+		})
+	}
 	for key, t := range raw.totals {
 		snap.Totals = append(snap.Totals, totalOf(key, t, at))
 	}

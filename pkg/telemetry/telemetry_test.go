@@ -4,16 +4,13 @@ package telemetry
 
 import (
 	"encoding/json"
-	"errors"
-	"fmt"
-	"net"
-	"os"
+	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
-	"golang.org/x/sys/unix"
 
 	"github.com/mpcc/mpcc/bpf/obj"
 )
@@ -100,18 +97,26 @@ func TestLatestOfAnInode(t *testing.T) {
 	}
 }
 
-// What a sandbox forbids, as package net and package netns say it, is no failure; what goes wrong is one.
-func TestForbidden(t *testing.T) {
-	for err, want := range map[error]bool{
-		nil: false,
-		&net.OpError{Op: "route", Net: "ip+net", Err: os.NewSyscallError("netlinkrib", unix.EAFNOSUPPORT)}: true,
-		fmt.Errorf("enter network namespace phone: %w", unix.EPERM):                                        true,
-		&os.PathError{Op: "open", Path: "/run/netns/phone", Err: unix.EACCES}:                              true,
-		os.NewSyscallError("socket", unix.EMFILE):                                                          false,
-		errors.New("operation not permitted"):                                                              false,
-	} {
-		if got := forbidden(err); got != want {
-			t.Errorf("%v: %v", err, got)
+// What is kept of very many is what sorting all of them would give.
+func TestBusiest(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for _, most := range []int{0, 1, 7, 100, 1000} {
+		kept := busiest[uint64]{most: most}
+		var all []ranked
+		for id := range uint64(300) {
+			r := ranked{busyness: float64(random.IntN(50)), id: id}
+			all = append(all, r)
+			kept.add(r.busyness, id, id)
+		}
+		slices.SortStableFunc(all, func(a, b ranked) int { return int(b.busyness - a.busyness) })
+		want := []uint64{}
+		for _, r := range all[:min(most, len(all))] {
+			want = append(want, r.id)
+		}
+		slices.Sort(want)
+		slices.Sort(kept.values)
+		if !slices.Equal(want, kept.values) || kept.leftOut != len(all)-len(want) {
+			t.Errorf("most %d: %v left out %d, want %v", most, kept.values, kept.leftOut, want)
 		}
 	}
 }

@@ -258,6 +258,9 @@ func (n *network) ready(ctx context.Context, conn *net.TCPConn) error {
 // noSSThresh is TCP_INFINITE_SSTHRESH of the kernel.
 const noSSThresh = 0x7fffffff
 
+// errIdle is a sample that does not count: the kernel's scheduler left a subflow out, or it waited for a timeout.
+var errIdle = errors.New("carried nothing")
+
 // check makes sure that the same subflows were there all the time, ran cc and carried data.
 func (n *network) check(ctx context.Context, cc string, before, after mptcp.Info) error {
 	if len(before.Subflows) != n.subflows || len(after.Subflows) != n.subflows {
@@ -269,7 +272,7 @@ func (n *network) check(ctx context.Context, cc string, before, after mptcp.Info
 			return errors.New("a subflow was replaced meanwhile")
 		}
 		if s.TCP.Bytes_acked == before.Subflows[i].TCP.Bytes_acked {
-			return fmt.Errorf("subflow %d to %v carried nothing", s.ID, s.Remote)
+			return fmt.Errorf("subflow %d to %v %w", s.ID, s.Remote, errIdle)
 		}
 	}
 	sockets, err := ss.Sockets(ctx, n.sender)

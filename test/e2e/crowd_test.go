@@ -12,7 +12,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
+
+	"github.com/mpcc/mpcc/internal/experiment/lab"
+	"github.com/mpcc/mpcc/pkg/mptcp"
 )
 
 // More subflows than the live map has room for: no connection is lost, those
@@ -60,6 +65,82 @@ func TestOneKernelFullMap(t *testing.T) {
 	if got, lost := len(s.of(h)), s.Lost.Subflows; got != 2 || lost != 2*pairs-room {
 		t.Errorf("%d subflows shown and %d not recorded after there was room again, want 2 and %d", got, lost, 2*pairs-room)
 	}
+}
+
+// A namespace that has its share of a packet scheduler's states gets no more: its further connections move their data
+// all the same, and those of another namespace get theirs.
+func TestOneKernelSchedulerShares(t *testing.T) {
+	const (
+		states = 3 // that a namespace may have
+		shown  = 2 // of them, in the live map
+	)
+	withSchedulers(t)
+	spec, name, err := objectOf("sched/minrtt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range spec.Maps {
+		m.Pinning = ebpf.PinNone
+	}
+	for name, value := range map[string]uint32{"mpcc_namespace_states": states, "mpcc_namespace_shown": shown} {
+		if err := spec.Variables[name].Set(value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	coll, err := ebpf.NewCollection(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(coll.Close)
+	l, err := link.AttachStructOps(link.StructOpsOptions{Map: coll.Maps[name]})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	want := func(when string, wantStates, wantShown int) {
+		t.Helper()
+		var found [2]int
+		if !eventually(10*time.Second, func() bool {
+			for i, name := range []string{"mpcc_sched_state", "mpcc_sched_conn"} {
+				found[i] = 0
+				var key uint64
+				value := make([]byte, coll.Maps[name].ValueSize())
+				for all := coll.Maps[name].Iterate(); all.Next(&key, &value); {
+					found[i]++
+				}
+			}
+			return found == [2]int{wantStates, wantShown}
+		}) {
+			t.Errorf("%s: %d states and %d of them shown, want %d and %d", when, found[0], found[1], wantStates, wantShown)
+		}
+	}
+
+	n := newTwoPaths(t, [2]lab.Shape{})
+	// connect's listener has the kernel's own scheduler: the other host's is set after its end is there.
+	open := func(from, to *lab.Host) pair {
+		t.Helper()
+		schedule(t, "default", to)
+		schedule(t, name, from)
+		p := connect(t, from, to, n.paths[0].Addr(to), mptcp.Options{}, "")
+		p.transfer(64<<10).within(t, 20*time.Second)
+		return p
+	}
+	var crowd []pair
+	for range states + 2 {
+		crowd = append(crowd, open(n.client, n.server))
+	}
+	want("with a crowd in one namespace", states, shown)
+	other := open(n.server, n.client)
+	want("with another namespace's connection", states+1, shown+1)
+	for _, p := range crowd {
+		p.close()
+	}
+	want("after the crowd", 1, 1)
+	later := open(n.client, n.server)
+	want("with one more", 2, 2)
+	later.close()
+	other.close()
+	want("after all", 0, 0)
 }
 
 // crowd is the two ends each of many connections. They are bare file

@@ -22,6 +22,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
+
+	"github.com/mpcc/mpcc/test/loaded"
 )
 
 // mpcc is killed right after each single change that outlives it, and the next commands have to cope.
@@ -29,6 +31,12 @@ import (
 // killed runs mpcc and kills it as soon as enough lasting changes have been made. It returns them, and
 // whether mpcc has come to its end instead.
 func killed(t *testing.T, enough func(changes []string) bool, args ...string) (changes []string, ended bool) {
+	t.Helper()
+	return killedAt(t, false, enough, args...)
+}
+
+// killedAt is killed; with contents it counts as a change also what is written into a pinned map or to /var/lib/mpcc.
+func killedAt(t *testing.T, contents bool, enough func(changes []string) bool, args ...string) (changes []string, ended bool) {
 	t.Helper()
 	// ptrace(2) serves one thread; wait4 below asks for its children alone.
 	runtime.LockOSThread()
@@ -43,6 +51,7 @@ func killed(t *testing.T, enough func(changes []string) bool, args ...string) (c
 	defer func() { _ = cmd.Process.Release() }()
 
 	started := false
+	pinned := false           // it has opened a pinned map
 	calls := map[int]string{} // the change that a thread is making
 	for {
 		var status syscall.WaitStatus
@@ -74,7 +83,8 @@ func killed(t *testing.T, enough func(changes []string) bool, args ...string) (c
 		case status.TrapCause() == unix.PTRACE_EVENT_SECCOMP:
 			info, err := syscallInfo(tid)
 			if err == nil {
-				calls[tid] = info.change(tid)
+				calls[tid] = info.change(tid, contents, pinned)
+				pinned = pinned || contents && info.value == unix.SYS_BPF && info.args[0] == unix.BPF_OBJ_GET
 			}
 			if calls[tid] != "" {
 				resume = syscall.PtraceSyscall // stops at the end of the call
@@ -106,7 +116,8 @@ func init() {
 		return
 	}
 	calls := []uint32{
-		unix.SYS_MKDIRAT, unix.SYS_UNLINKAT, unix.SYS_RENAMEAT, unix.SYS_OPENAT, unix.SYS_WRITE, unix.SYS_BPF,
+		unix.SYS_MKDIRAT, unix.SYS_UNLINKAT, unix.SYS_RENAMEAT, unix.SYS_OPENAT, unix.SYS_WRITE, unix.SYS_PWRITE64,
+		unix.SYS_BPF, unix.SYS_SENDTO,
 	}
 	filter := []unix.SockFilter{{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS}} // the call's number
 	for i, call := range calls {
@@ -117,13 +128,7 @@ func init() {
 	filter = append(filter,
 		unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW},
 		unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_TRACE})
-	program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
-	runtime.LockOSThread()
-	err := unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&program)), 0, 0)
-	if err == nil {
-		err = syscall.Exec(os.Args[1], append([]string{"mpcc"}, os.Args[2:]...), os.Environ())
-	}
-	panic(err)
+	become(filter, os.Args[1], os.Args[2:])
 }
 
 // callInfo is the kernel's struct ptrace_syscall_info.
@@ -144,8 +149,9 @@ func syscallInfo(tid int) (callInfo, error) {
 	return info, nil
 }
 
-// change names what a call changes for longer than its process lives; "" for nothing.
-func (c callInfo) change(tid int) string {
+// change names what a call changes for longer than its process lives; "" for nothing. What is written to a map is such a
+// change only if the map may be a pinned one.
+func (c callInfo) change(tid int, contents, pinned bool) string {
 	switch c.value {
 	case unix.SYS_MKDIRAT, unix.SYS_UNLINKAT:
 		verb := "make"
@@ -160,10 +166,16 @@ func (c callInfo) change(tid int) string {
 		if _, err := os.Stat(path); err != nil && c.args[2]&unix.O_CREAT != 0 {
 			return "create " + nameOf(path)
 		}
-	case unix.SYS_WRITE:
+	case unix.SYS_WRITE, unix.SYS_PWRITE64:
 		path, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", tid, c.args[0]))
-		if err == nil && (strings.HasPrefix(path, "/proc/sys/") || strings.HasPrefix(path, "/run/mpcc/")) {
+		if err == nil && (strings.HasPrefix(path, "/proc/sys/") || strings.HasPrefix(path, "/run/mpcc/") || contents && strings.HasPrefix(path, "/var/lib/mpcc/")) {
 			return "write " + nameOf(path)
+		}
+	case unix.SYS_SENDTO:
+		header := memory(tid, c.args[1], 8) // struct nlmsghdr: length, type, flags
+		kind, flags := binary.NativeEndian.Uint16(header[4:]), binary.NativeEndian.Uint16(header[6:])
+		if flags&unix.NLM_F_ACK != 0 && flags&unix.NLM_F_DUMP != unix.NLM_F_DUMP && kind != unix.RTM_GETLINK {
+			return "ask the kernel"
 		}
 	case unix.SYS_BPF:
 		switch c.args[0] {
@@ -173,6 +185,10 @@ func (c callInfo) change(tid int) string {
 			return "attach"
 		case unix.BPF_LINK_UPDATE:
 			return "update"
+		case unix.BPF_MAP_UPDATE_ELEM, unix.BPF_MAP_DELETE_ELEM:
+			if pinned {
+				return "change a map"
+			}
 		}
 	}
 	return ""
@@ -203,7 +219,14 @@ func memory(tid int, at uint64, size int) []byte {
 	return buf
 }
 
+// The changes of a load in which it pins maps, all in the same way: killed after the first and the last of them, it
+// leaves what it leaves in between.
+const firstPin, lastPin = 3, 11
+
 func nth(n int) func([]string) bool { return func(changes []string) bool { return len(changes) == n } }
+
+// noted are the changes that note the machine's default: the same for all, and looked at with the first.
+var noted = []string{"create .defaults.json.*", "write .defaults.json.*", "rename to defaults.json"}
 
 // victim is what is loaded while mpcc is killed, and what the machine's default was: a congestion control
 // that only mpcc's own note can bring back.
@@ -213,26 +236,33 @@ type victim struct {
 	switched       []string // what a switch changes
 	// maps are the changes before those of its own: the same for all, and looked at with the first.
 	maps int
+	load []string // how it is loaded
+	own  []string // what only its load changes, after it is pinned
 }
 
 func congestionControl() victim {
 	files, name := kindOf("balia")
-	return victim{"cc/balia", name, "reno", files.standard, []string{"update", "write tcp_congestion_control"}, 0}
+	return victim{
+		id: "cc/balia", name: name, rare: "reno", setting: files.standard,
+		switched: []string{"update", "write tcp_congestion_control"}, load: []string{"load", "cc/balia", "--default"},
+	}
 }
 
-// each runs a test with a victim of each kind: the quickest to verify.
-func each(t *testing.T, test func(t *testing.T, v victim)) {
-	t.Run("cc", func(t *testing.T) { test(t, congestionControl()) })
-	t.Run("sched", func(t *testing.T) {
-		withSchedulers(t)
-		detach, err := attach("roundrobin")
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(detach)
-		files, name := kindOf("sched/minrtt")
-		test(t, victim{"sched/minrtt", name, "roundrobin", files.standard, []string{"update"}, 9})
-	})
+// scheduler attaches another one too, to be the rare default. Both are the quickest to verify.
+func scheduler(t *testing.T) victim {
+	t.Helper()
+	withSchedulers(t)
+	detach, err := attach("roundrobin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(detach)
+	files, name := kindOf("sched/minrtt")
+	return victim{
+		id: "sched/minrtt", name: name, rare: "roundrobin", setting: files.standard, switched: []string{"update"},
+		maps: lastPin, load: []string{"load", "sched/minrtt", "--default", "--small-pieces"},
+		own: []string{"create pieces", "write pieces", "write high_order_alloc_disable"},
+	}
 }
 
 // met makes sure that the kills came after the changes that matter, in this order among others.
@@ -263,7 +293,7 @@ func understood(t *testing.T, changes []string) {
 func cleaned(t *testing.T, before map[string]string, changes []string) {
 	t.Helper()
 	var after map[string]string
-	if !eventually(10*time.Second, func() bool {
+	if !eventually(time.Minute, func() bool { // the kernel frees what nobody uses when it comes to it
 		after = footprint(t)
 		return nothingLeft(before, after)
 	}) {
@@ -290,34 +320,53 @@ func (v victim) rareDefault(t *testing.T) {
 }
 
 // Whatever a killed load leaves, unload --all takes away.
-func TestOneKernelKilledLoadIsTakenAway(t *testing.T) { each(t, killedLoadIsTakenAway) }
+func TestHostKilledLoadIsTakenAway(t *testing.T) {
+	loaded.Turn(t)
+	killedLoadIsTakenAway(t, congestionControl())
+}
+
+func TestOneKernelKilledSchedulerLoadIsTakenAway(t *testing.T) {
+	killedLoadIsTakenAway(t, scheduler(t))
+}
 
 func killedLoadIsTakenAway(t *testing.T, v victim) {
 	v.rareDefault(t)
 	untouched(t)
 	before := footprint(t)
 	for n := 1 + v.maps; ; n++ {
-		changes, ended := killed(t, nth(n), "load", v.id, "--default")
+		if n == firstPin+1 {
+			n = lastPin
+		}
+		changes, ended := killed(t, nth(n), v.load...)
 		understood(t, changes)
 		mpcc(t, "unload", "--all")
 		cleaned(t, before, changes)
+		if n == lastPin {
+			if pin := changes[firstPin-1 : lastPin]; slices.ContainsFunc(pin, func(c string) bool { return !strings.HasPrefix(c, "pin mpcc_") }) {
+				t.Fatalf("the changes %d to %d are %q, not the maps' pins", firstPin, lastPin, pin)
+			}
+		}
 		if ended {
-			met(t, changes, "make mpcc", "make maps", "pin mpcc_subflows", "attach", "pin "+v.name,
-				"create .defaults.json.*", "write .defaults.json.*", "rename to defaults.json",
-				"write "+filepath.Base(v.setting))
+			met(t, changes, slices.Concat(
+				[]string{"make mpcc", "make maps", "pin mpcc_subflows", "attach", "pin " + v.name}, v.own,
+				noted, []string{"write " + filepath.Base(v.setting)})...)
 			return
+		}
+		if v.own != nil && changes[n-1] == v.own[len(v.own)-1] {
+			n += len(noted)
 		}
 	}
 }
 
 // Load goes on from what killed loads leave, one on top of the other.
-func TestOneKernelKilledLoadIsCompleted(t *testing.T) {
+func TestHostKilledLoadIsCompleted(t *testing.T) {
+	loaded.Turn(t)
 	v := congestionControl()
 	v.rareDefault(t)
 	untouched(t)
 	was := v.machineDefault(t)
 	for n := 1; ; n++ {
-		changes, ended := killed(t, nth(n), "load", v.id, "--default")
+		changes, ended := killed(t, nth(n), v.load...)
 		understood(t, changes)
 		if ended {
 			t.Logf("the last of %d loads made %q", n, changes)
@@ -334,13 +383,18 @@ func TestOneKernelKilledLoadIsCompleted(t *testing.T) {
 }
 
 // A killed unload can be taken back, or done again.
-func TestOneKernelKilledUnload(t *testing.T) { each(t, killedUnload) }
+func TestHostKilledUnload(t *testing.T) {
+	loaded.Turn(t)
+	killedUnload(t, congestionControl())
+}
+
+func TestOneKernelKilledSchedulerUnload(t *testing.T) { killedUnload(t, scheduler(t)) }
 
 func killedUnload(t *testing.T, v victim) {
 	v.rareDefault(t)
 	untouched(t)
 	before := footprint(t)
-	mpcc(t, "load", v.id, "--default")
+	mpcc(t, v.load...)
 	var changes []string
 	for n := 1; !slices.Contains(changes, "remove "+v.name); n++ {
 		var ended bool
@@ -349,7 +403,7 @@ func killedUnload(t *testing.T, v victim) {
 		}
 		understood(t, changes)
 		if changes[n-1] != "remove "+v.name {
-			mpcc(t, "load", v.id, "--default")
+			mpcc(t, v.load...)
 			if now := v.machineDefault(t); now != v.name {
 				t.Errorf("killed after %q, loaded again: the default is %s", changes, now)
 			}
@@ -361,7 +415,8 @@ func killedUnload(t *testing.T, v victim) {
 }
 
 // The maps, of which a killed load leaves them all, can be removed in several goes.
-func TestOneKernelKilledSweep(t *testing.T) {
+func TestHostKilledSweep(t *testing.T) {
+	loaded.Turn(t)
 	untouched(t)
 	before := footprint(t)
 	pinned := func(changes []string) bool {
@@ -371,7 +426,7 @@ func TestOneKernelKilledSweep(t *testing.T) {
 				pins++
 			}
 		}
-		return pins == 7
+		return pins == lastPin-firstPin+1
 	}
 	for n := 1; ; n++ {
 		if made, ended := killed(t, pinned, "load", "dts"); ended {
@@ -390,7 +445,12 @@ func TestOneKernelKilledSweep(t *testing.T) {
 
 // A killed switch leaves the old programs or the new ones under the name, and at most the default with
 // the old ones, until it is set again.
-func TestOneKernelKilledSwitch(t *testing.T) { each(t, killedSwitch) }
+func TestHostKilledSwitch(t *testing.T) {
+	loaded.Turn(t)
+	killedSwitch(t, congestionControl())
+}
+
+func TestOneKernelKilledSchedulerSwitch(t *testing.T) { killedSwitch(t, scheduler(t)) }
 
 func killedSwitch(t *testing.T, v victim) {
 	v.rareDefault(t)

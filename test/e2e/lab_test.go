@@ -25,6 +25,7 @@ import (
 	"github.com/mpcc/mpcc/internal/experiment/lab"
 	"github.com/mpcc/mpcc/pkg/mptcp"
 	"github.com/mpcc/mpcc/test/checked"
+	"github.com/mpcc/mpcc/test/hosts"
 	"github.com/mpcc/mpcc/test/ss"
 )
 
@@ -75,7 +76,7 @@ func traces(t *testing.T) map[string]string {
 	t.Helper()
 	found := map[string]string{}
 	for _, pattern := range []string{
-		"/sys/fs/bpf/*", "/run/netns/*", "/run/mpcc/defaults.json*", "/run/mpcc/.defaults.json*", "/run/mpcc/lab/*", "/sys/class/net/*",
+		"/sys/fs/bpf/*", "/run/netns/*", "/run/mpcc/defaults.json*", "/run/mpcc/.defaults.json*", "/run/mpcc/lab/*", "/run/mpcc/pieces", "/run/mpcc/*applied.json*", "/var/lib/mpcc/*pending.json*", "/sys/class/net/*",
 	} {
 		paths, err := filepath.Glob(pattern)
 		if err != nil {
@@ -90,6 +91,7 @@ func traces(t *testing.T) map[string]string {
 		t.Fatal(err)
 	}
 	for _, path := range append(settings,
+		"/proc/sys/net/core/high_order_alloc_disable",
 		"/proc/sys/net/ipv4/tcp_congestion_control",
 		"/proc/sys/net/ipv4/tcp_available_congestion_control",
 		"/proc/sys/net/ipv4/tcp_allowed_congestion_control") {
@@ -151,7 +153,16 @@ type status struct {
 	Totals      []total
 	Connections []connection
 	Unpriced    []unpriced
+	Outdated    []outdated
 	Lost        struct{ Subflows, Totals, Siblings uint64 }
+}
+
+type outdated struct {
+	PID         int
+	Netns       string `json:"netns_name"`
+	Scheduler   string
+	Listens     string
+	Connections int
 }
 
 type unpriced struct {
@@ -240,15 +251,7 @@ func (s status) total(h *lab.Host, iface, cc string) total {
 
 func newLab(t *testing.T) *lab.Lab {
 	t.Helper()
-	l, err := lab.New()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := l.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	l, _ := hosts.New(t)
 	return l
 }
 
@@ -334,7 +337,11 @@ func newTwoPaths(t *testing.T, shapes [2]lab.Shape) twoPaths {
 	for i, shape := range shapes {
 		n.paths[i] = addLink(t, l, n.client, n.server, shape)
 	}
-	route(t, l)
+	if shapes != ([2]lab.Shape{}) {
+		route(t, l)
+	} else if err := l.Route(); err != nil {
+		t.Fatal(err)
+	}
 	accept(t, n.client)
 	announce(t, n.server, n.paths[1].Addr(n.server))
 	return n
@@ -369,15 +376,29 @@ type pair struct {
 // connect connects from and to.
 func connect(t *testing.T, from, to *lab.Host, addr netip.Addr, o mptcp.Options, serverCC string) pair {
 	t.Helper()
+	return connectFrom(t, anywhere, anywhere, from, to, addr, o, serverCC)
+}
+
+func anywhere(f func()) { f() }
+
+// connectFrom is connect, where the sockets of either end are made by functions that inFrom and inTo run.
+func connectFrom(t *testing.T, inFrom, inTo func(func()), from, to *lab.Host, addr netip.Addr, o mptcp.Options, serverCC string) pair {
+	t.Helper()
 	p := pair{received: new(atomic.Int64)}
-	err := to.Do(func() (err error) {
-		// On all addresses, for the subflows to come.
-		p.listener, err = mptcp.Listen(netip.AddrPortFrom(netip.IPv4Unspecified(), 0), serverCC)
-		return err
+	inTo(func() {
+		err := to.Do(func() (err error) {
+			// On all addresses, for the subflows to come.
+			all := netip.IPv4Unspecified()
+			if addr.Is6() {
+				all = netip.IPv6Unspecified()
+			}
+			p.listener, err = mptcp.Listen(netip.AddrPortFrom(all, 0), serverCC)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	t.Cleanup(func() { p.listener.Close() })
 	accepted := make(chan error, 1)
 	go func() {
@@ -385,13 +406,15 @@ func connect(t *testing.T, from, to *lab.Host, addr netip.Addr, o mptcp.Options,
 		p.server, err = p.listener.Accept(t.Context())
 		accepted <- err
 	}()
-	err = from.Do(func() (err error) {
-		p.client, err = mptcp.Dial(t.Context(), netip.AddrPortFrom(addr, p.listener.Addr().Port()), o)
-		return err
+	inFrom(func() {
+		err := from.Do(func() (err error) {
+			p.client, err = mptcp.Dial(t.Context(), netip.AddrPortFrom(addr, p.listener.Addr().Port()), o)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	if err := <-accepted; err != nil {
 		t.Fatal(err)
 	}
@@ -408,6 +431,12 @@ func (p pair) close() {
 
 // stream lets the client send as much as it can until close.
 func (p pair) stream() {
+	p.fill()
+	p.drain()
+}
+
+// fill is stream without a reader.
+func (p pair) fill() {
 	go func() {
 		content := make([]byte, 256<<10)
 		for {
@@ -416,7 +445,6 @@ func (p pair) stream() {
 			}
 		}
 	}()
-	p.drain()
 }
 
 // drain lets the server read until close.

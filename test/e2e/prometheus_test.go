@@ -16,6 +16,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -38,6 +39,9 @@ func TestOneKernelPrometheus(t *testing.T) {
 		{Rate: 10e6, Delay: 10 * time.Millisecond}, {Rate: 10e6, Delay: 20 * time.Millisecond},
 	})
 	mpcc(t, "load", "minrtt", "--default", "--netns", n.client.Namespace())
+	wlan := n.paths[0].Interface(n.client)
+	mpcc(t, "energy", "set", wlan, "wifi-2012", "--netns", n.client.Namespace())
+	mpcc(t, "path", "set", wlan, "--rank", "1", "--quota", "1G", "--netns", n.client.Namespace())
 	conn := n.connect(t, "dts", "reno")
 	conn.stream()
 	conn.join(t, 2)
@@ -48,14 +52,15 @@ func TestOneKernelPrometheus(t *testing.T) {
 	token := fmt.Sprintf("%08x", info.Token)
 
 	exporter := serve(t, n.client, exporterAddress, "/-/ready",
-		os.Getenv("MPCC_BIN"), "exporter", "--web.listen-address", exporterAddress)
-	rules := filepath.Join(os.Getenv("MPCC_DEPLOY"), "prometheus", "mpcc.rules.yml")
+		os.Getenv("MPCC_BIN"), "exporter", "--web.listen-address", exporterAddress, "--subflow.no-peer-addresses")
+	deployed := func(file string) string { return filepath.Join(os.Getenv("MPCC_DEPLOY"), "prometheus", file) }
+	rules := []string{deployed("mpcc.rules.yml"), deployed("mpcc.fleet.rules.yml")}
 	config := filepath.Join(t.TempDir(), "prometheus.yml")
 	err = os.WriteFile(config, fmt.Appendf(nil, `
 global: {scrape_interval: 1s, evaluation_interval: 1s}
 rule_files: [%s]
-scrape_configs: [{job_name: mpcc, static_configs: [{targets: ["%s"]}]}]
-`, rules, exporterAddress), 0o644)
+scrape_configs: [{job_name: mpcc, static_configs: [{targets: ["%s"], labels: {site: here}}]}]
+`, strings.Join(rules, ", "), exporterAddress), 0o644)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,13 +89,31 @@ scrape_configs: [{job_name: mpcc, static_configs: [{targets: ["%s"]}]}]
 	prometheus.query(t, `mpcc_sched_connections_active{scheduler="minrtt",netns="`+n.client.Namespace()+`"} == 1`, 1)
 	prometheus.query(t, `rate(mpcc_sched_decisions_total{scheduler="minrtt"}[10s]) > 1`, 1)
 	prometheus.query(t, `rate(mpcc_sched_assigned_bytes_total{scheduler="minrtt"}[10s]) > 1e5`, 1)
-	prometheus.alerts(t)
+	prometheus.query(t, `mpcc_pm_subflows_limit{netns="`+n.client.Namespace()+`"} > 0`, 1)
+	prometheus.query(t, `mpcc_mptcp_events_total{netns="`+n.client.Namespace()+`",event="MPJoinSynAckRx"} > 0`, 1)
+	prometheus.rules(t)
+	t.Run("dashboard", prometheus.dashboard)
 
 	t.Run("promtool", func(t *testing.T) {
 		_, scrape := exporter.get(t, "/metrics")
 		promtool(t, scrape, "check", "metrics")
-		promtool(t, "", "check", "rules", rules)
-		promtool(t, "", "test", "rules", strings.TrimSuffix(rules, ".yml")+".test.yml")
+		promtool(t, "", "check", "config", deployed("prometheus.yml"))
+		for _, file := range rules {
+			promtool(t, "", "check", "rules", file)
+			promtool(t, "", "test", "rules", strings.TrimSuffix(file, ".yml")+".test.yml")
+		}
+	})
+
+	t.Run("no-peer-addresses", func(t *testing.T) {
+		for _, path := range []string{"/metrics", "/", "/subflows.json"} {
+			_, body := exporter.get(t, path)
+			for i, link := range n.paths {
+				local, remote := link.Addr(n.client).String(), link.Addr(n.server).String()
+				if !strings.Contains(body, local) || strings.Contains(body, remote) {
+					t.Errorf("%s on path %d: want %s and no %s in\n%s", path, i, local, remote, body)
+				}
+			}
+		}
 	})
 
 	t.Run("capabilities", func(t *testing.T) {
@@ -129,16 +152,9 @@ type server struct {
 	client  http.Client
 }
 
-// serve starts a server and waits until the path answers with success.
-func serve(t *testing.T, host *lab.Host, address, ready, program string, args ...string) *server {
-	t.Helper()
-	s := &server{address: address, cmd: host.Command(t.Context(), program, args...)}
-	s.cmd.Stderr = &s.log
-	if err := s.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	s.client.Timeout = 10 * time.Second
-	s.client.Transport = &http.Transport{
+// dialsFrom connects in the host's network namespace.
+func dialsFrom(host *lab.Host) *http.Transport {
+	return &http.Transport{
 		DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, network, addr string) (c net.Conn, err error) {
 			err = host.Do(func() error {
@@ -148,6 +164,18 @@ func serve(t *testing.T, host *lab.Host, address, ready, program string, args ..
 			return c, err
 		},
 	}
+}
+
+// serve starts a server and waits until the path answers with success.
+func serve(t *testing.T, host *lab.Host, address, ready, program string, args ...string) *server {
+	t.Helper()
+	s := &server{address: address, cmd: host.Command(t.Context(), program, args...)}
+	s.cmd.Stderr = &s.log
+	if err := s.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	s.client.Timeout = 10 * time.Second
+	s.client.Transport = dialsFrom(host)
 	up := eventually(time.Minute, func() bool {
 		resp, err := s.client.Get("http://" + address + ready)
 		if err != nil {
@@ -196,8 +224,70 @@ func (s *server) query(t *testing.T, expr string, n int) []sample {
 	return answer.Data.Result
 }
 
-// alerts makes sure that Prometheus evaluates the alert rules.
-func (s *server) alerts(t *testing.T) {
+// mayBeEmpty are metrics of the dashboard that no machine of a test need have, or that it shows only when they are 1.
+var mayBeEmpty = []string{
+	"mpcc_host_energy_joules_total", "mpcc_host_battery_discharge_watts",
+	"mpcc_path_quota_used_up", "mpcc_path_excluded", "mpcc_pm_userspace",
+}
+
+// dashboard asks all that the dashboard asks: its panels and its variables, with all hosts, namespaces, controls
+// and connections chosen.
+func (s *server) dashboard(t *testing.T) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(os.Getenv("MPCC_DEPLOY"), "grafana", "mpcc.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var board struct {
+		Templating struct{ List []struct{ Definition string } }
+		Panels     []struct {
+			Title   string
+			Targets []struct{ Expr string }
+		}
+	}
+	if err := json.Unmarshal(text, &board); err != nil {
+		t.Fatal(err)
+	}
+	fill := strings.NewReplacer("$instance", ".*", "$netns", ".*", "$cc", ".*", "$token", ".*", "$__rate_interval", "10s")
+	labelValues := regexp.MustCompile(`^label_values\((.*), (\w+)\)$`)
+	asked := 0
+	ask := func(what, expr string) {
+		asked++
+		filled := fill.Replace(expr)
+		if strings.Contains(filled, "$") {
+			t.Errorf("%s: a variable is left in %s", what, filled)
+		}
+		rare := slices.ContainsFunc(mayBeEmpty, func(metric string) bool { return strings.Contains(expr, metric) })
+		var body string
+		answered := eventually(time.Minute, func() bool { // a scrape may have failed on a busy machine
+			_, body = s.get(t, "/api/v1/query?query="+url.QueryEscape(filled))
+			var answer struct {
+				Status string
+				Data   struct{ Result []sample }
+			}
+			return json.Unmarshal([]byte(body), &answer) == nil && answer.Status == "success" && (rare || len(answer.Data.Result) > 0)
+		})
+		if !answered {
+			t.Errorf("%s: %s: %s", what, filled, body)
+		}
+	}
+	for _, v := range board.Templating.List {
+		if parts := labelValues.FindStringSubmatch(v.Definition); parts != nil {
+			ask("variable "+parts[2], fmt.Sprintf("count by (%s) (%s)", parts[2], parts[1]))
+		}
+	}
+	for _, p := range board.Panels {
+		for _, target := range p.Targets {
+			ask(p.Title, target.Expr)
+		}
+	}
+	if asked < 50 {
+		t.Errorf("only %d queries were found in the dashboard", asked)
+	}
+}
+
+// rules makes sure that Prometheus evaluates the rules of both files.
+func (s *server) rules(t *testing.T) {
 	t.Helper()
 	var body string
 	ok := eventually(time.Minute, func() bool {
@@ -207,18 +297,22 @@ func (s *server) alerts(t *testing.T) {
 				Groups []struct{ Rules []struct{ Health string } }
 			}
 		}
-		if json.Unmarshal([]byte(body), &answer) != nil || len(answer.Data.Groups) != 1 {
+		if json.Unmarshal([]byte(body), &answer) != nil || len(answer.Data.Groups) != 2 {
 			return false
 		}
-		rules := answer.Data.Groups[0].Rules
-		for _, rule := range rules {
-			if rule.Health != "ok" {
+		for _, group := range answer.Data.Groups {
+			for _, rule := range group.Rules {
+				if rule.Health != "ok" {
+					return false
+				}
+			}
+			if len(group.Rules) == 0 {
 				return false
 			}
 		}
-		return len(rules) > 0
+		return true
 	})
 	if !ok {
-		t.Errorf("alert rules: %s", body)
+		t.Errorf("rules: %s", body)
 	}
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/mpcc/mpcc/internal/experiment/result"
 	"github.com/mpcc/mpcc/internal/experiment/scenario"
 	"github.com/mpcc/mpcc/loader"
+	"github.com/mpcc/mpcc/test/loaded"
 )
 
 // leftovers is what a run may have on the machine while it lasts.
@@ -33,7 +34,7 @@ func leftovers(t *testing.T) map[string]bool {
 	found := map[string]bool{}
 	for _, pattern := range []string{
 		"/sys/fs/bpf/mpcc/cc/*", "/sys/fs/bpf/mpcc/sched/*", "/sys/fs/bpf/mpcc", "/run/netns/*",
-		"/run/mpcc/lab/*", "/run/mpcc/files/*", "/run/mpcc/run/*", "/sys/class/net/*",
+		"/run/mpcc/lab/*", "/run/mpcc/files/*", "/run/mpcc/run/*", "/run/mpcc/pieces", "/sys/class/net/*",
 	} {
 		paths, err := filepath.Glob(pattern)
 		if err != nil {
@@ -94,18 +95,37 @@ func runQuick(t *testing.T, args ...string) *result.Result {
 	return r
 }
 
+// shortened writes a scenario that mpcc brings to a file, with these phases for its short form.
+func shortened(t *testing.T, file *scenario.File, phases string) (path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "scenario.yaml")
+	text := regexp.MustCompile(`(?m)^quick: .*$`).ReplaceAllString(file.YAML(), "quick: {"+phases+"}")
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
 // Every scenario that mpcc brings comes to its end, at the first point of its
 // sweep: all users get something through, multipath ones on more than one
-// interface where they have several.
+// interface where they have several. As nothing is compared, 2 s have to do, but
+// where the users' files are to end the run, or pauses come before their bursts.
 func TestOwnTimeRunEveryScenario(t *testing.T) {
 	withSchedulers(t)
 	for _, name := range scenario.Names() {
+		if strings.HasPrefix(name, "choose-") && name != "choose-train" {
+			continue // they are made of what others have; the train has traces
+		}
 		t.Run(name, func(t *testing.T) {
 			file, err := scenario.Load(name)
 			if err != nil {
 				t.Fatal(err)
 			}
 			args := []string{name, "--repeats", "1"}
+			brief := regexp.MustCompile(`(?m)^quick: .*measure: (\d|10) s`).MatchString(file.YAML())
+			if brief && !strings.Contains(file.YAML(), "traffic: bursts") {
+				args[0] = shortened(t, file, "warmup: 500 ms, measure: 1500 ms")
+			}
 			for _, axis := range file.Axes(true) {
 				args = append(args, "--set", axis.Name+"="+axis.Values[0])
 			}
@@ -175,11 +195,7 @@ func TestOwnTimeRunOrdersLIAAndOLIA(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(t.TempDir(), "scenario-c.yaml")
-	text := regexp.MustCompile(`(?m)^quick: .*$`).ReplaceAllString(file.YAML(), "quick: {warmup: 12 s, measure: 18 s}")
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	path := shortened(t, file, "warmup: 10 s, measure: 10 s")
 	r := experiment(t, path, "--cc", "lia,olia", "--set", "n1=30", "--repeats", "1")
 	metric, err := result.FindMetric("goodput")
 	if err != nil {
@@ -187,8 +203,8 @@ func TestOwnTimeRunOrdersLIAAndOLIA(t *testing.T) {
 	}
 	single := map[string]float64{}
 	for i := range r.Runs {
-		if r.Runs[i].Measured < 17 {
-			t.Errorf("measured for %v s instead of 18", r.Runs[i].Measured)
+		if r.Runs[i].Measured < 9 {
+			t.Errorf("measured for %v s instead of 10", r.Runs[i].Measured)
 		}
 		single[r.Runs[i].Point["cc"]], _ = metric.Value(&r.Runs[i], "single")
 	}
@@ -212,7 +228,7 @@ users: [{name: user, from: a, to: b, cc: lia, traffic: bulk}]
 
 // Other people's programs as users: what arrives is theirs to count, and what
 // their subflows do is in the maps.
-func TestOneKernelRunPrograms(t *testing.T) {
+func TestOwnTimeRunPrograms(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "programs.yaml")
 	text := `
 name: programs
@@ -241,10 +257,10 @@ users:
 	for _, class := range r.Runs[0].Classes {
 		u := class.Users[0]
 		mbps := float64(u.Bytes) * 8 / 1e6 / r.Runs[0].Measured
-		// At most what the links carry; a busy machine may use less of it.
-		most := 10.
+		// At most what the links carry, and what passed before the measure and was counted in it.
+		most := 10 * 1.05
 		if class.Multipath {
-			most = 20
+			most *= 2
 		}
 		if mbps < 0.05 || mbps > most {
 			t.Errorf("%s: %.2f Mbit/s", class.Name, mbps)
@@ -254,7 +270,7 @@ users:
 		}
 	}
 	web := r.Runs[0].Classes[2].Users[0]
-	if len(web.Transfers) != 3 || web.Transfers[0].Seconds == nil || web.Energy == nil {
+	if len(web.Transfers) != 3 || web.Transfers[2].Seconds == nil || web.Energy == nil {
 		t.Fatalf("web: %+v", web)
 	}
 	// 137 mJ/Mbit for the payload alone, and 132.9 mW for each interface while it moves anything.
@@ -309,8 +325,11 @@ users:
 
 // Whatever way a run ends, nothing stays: on its own, by an error, by Ctrl-C,
 // and after a kill with the next run or --clean.
-func TestOneKernelRunLeavesNothing(t *testing.T) {
+func TestHostRunLeavesNothing(t *testing.T) {
+	loaded.Turn(t)
 	path := filepath.Join(t.TempDir(), "short.yaml")
+	// The machine's kernel may have nothing for a delay, and nothing is measured.
+	short := strings.NewReplacer(", delay: 5 ms", "", "3 s", "1 s").Replace(short)
 	write := func(t *testing.T, text string) {
 		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
@@ -355,7 +374,7 @@ func TestOneKernelRunLeavesNothing(t *testing.T) {
 	})
 	t.Run("interrupt", func(t *testing.T) {
 		leavesNothing(t)
-		write(t, strings.Replace(short, "3 s", "10 min", 1))
+		write(t, strings.Replace(short, "1 s", "10 min", 1))
 		cmd := start(t)
 		if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
 			t.Fatal(err)
@@ -366,7 +385,7 @@ func TestOneKernelRunLeavesNothing(t *testing.T) {
 	})
 	kill := func(t *testing.T) {
 		t.Helper()
-		write(t, strings.Replace(short, "3 s", "10 min", 1))
+		write(t, strings.Replace(short, "1 s", "10 min", 1))
 		cmd := start(t)
 		before := leftovers(t)
 		if err := cmd.Process.Kill(); err != nil {
@@ -398,7 +417,8 @@ func TestOneKernelRunLeavesNothing(t *testing.T) {
 }
 
 // Programs of dts run with what a scenario sets, also where its points set different things, and with nothing else.
-func TestOneKernelRunTunables(t *testing.T) {
+func TestHostRunTunables(t *testing.T) {
+	loaded.Turn(t)
 	dir := t.TempDir()
 	write := func(name, tunables, measure string) string {
 		path := filepath.Join(dir, name)
@@ -435,7 +455,7 @@ tunables: ` + tunables + "\n"
 	t.Run("by points", func(t *testing.T) {
 		leavesNothing(t)
 		folder := filepath.Join(t.TempDir(), "results")
-		cmd := exec.Command(os.Getenv("MPCC_BIN"), "run", write("points.yaml", "[$(tuning)]", "3 s"), "--out", folder)
+		cmd := exec.Command(os.Getenv("MPCC_BIN"), "run", write("points.yaml", "[$(tuning)]", "1 s"), "--out", folder)
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
@@ -491,12 +511,12 @@ tunables: ` + tunables + "\n"
 	t.Run("loaded before", func(t *testing.T) {
 		load(t, "dts")
 		leavesNothing(t)
-		fails(t, "dts is loaded already, and the scenario sets tunables of it: say mpcc unload dts", write("paper.yaml", "[paper]", "1 s"))
+		fails(t, "dts is loaded already, with ", write("paper.yaml", "[paper]", "1 s"))
 	})
 }
 
-// paperOf returns the paper's values of a congestion control, where they are not the defaults.
-func paperOf(t *testing.T, cc string) map[string]string {
+// tunablesOf returns a congestion control of mpcc and its tunables.
+func tunablesOf(t *testing.T, cc string) (catalog.Entry, []loader.Tunable) {
 	t.Helper()
 	e, err := catalog.Find("cc/" + cc)
 	if err != nil {
@@ -506,6 +526,13 @@ func paperOf(t *testing.T, cc string) map[string]string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return e, tunables
+}
+
+// paperOf returns the paper's values of a congestion control, where they are not the defaults.
+func paperOf(t *testing.T, cc string) map[string]string {
+	t.Helper()
+	_, tunables := tunablesOf(t, cc)
 	set := map[string]string{}
 	for _, t := range tunables {
 		if t.Paper != "" {
@@ -521,14 +548,7 @@ func paperOf(t *testing.T, cc string) map[string]string {
 // constantsOf returns what the kernel has as the constants of a congestion control with these tunables.
 func constantsOf(t *testing.T, cc string, set map[string]string) []byte {
 	t.Helper()
-	e, err := catalog.Find("cc/" + cc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	tunables, err := loader.Tunables(e)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e, tunables := tunablesOf(t, cc)
 	spec, err := obj.Load(e.Kind, e.Name, obj.Stock)
 	if err != nil {
 		t.Fatal(err)
@@ -570,7 +590,8 @@ func loadedWith(t *testing.T, constants []byte) bool {
 }
 
 // A run that waits for another says whose lock it waits for, and ends at once when it is told to.
-func TestOneKernelRunWaiting(t *testing.T) {
+func TestHostRunWaiting(t *testing.T) {
+	loaded.Turn(t)
 	const lock = "/run/mpcc/run/lock"
 	path := filepath.Join(t.TempDir(), "short.yaml")
 	if err := os.WriteFile(path, []byte(short), 0o644); err != nil {
@@ -590,24 +611,8 @@ func TestOneKernelRunWaiting(t *testing.T) {
 	}
 	for _, args := range [][]string{{"run", path, "--out", filepath.Join(t.TempDir(), "results")}, {"run", "--clean"}} {
 		for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
-			var said bytes.Buffer
-			cmd := exec.Command(os.Getenv("MPCC_BIN"), args...)
-			cmd.Stderr = &said
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
-			time.Sleep(2 * time.Second)
-			told := time.Now()
-			if err := cmd.Process.Signal(signal); err != nil {
-				t.Fatal(err)
-			}
-			if err := cmd.Wait(); err == nil || time.Since(told) > 20*time.Second { // the lock is held for longer
-				t.Errorf("%v: %v after %v: %v", args, signal, time.Since(told), err)
-			}
-			want := fmt.Sprintf("mpcc: interrupted: %s is held by process %d (sleep 1000); waited ", lock, holder.Process.Pid)
-			if !strings.HasPrefix(said.String(), want) || strings.Count(said.String(), "\n") != 1 {
-				t.Errorf("%v: %v: %q, want one line that begins with %q", args, signal, said.String(), want)
-			}
+			want := fmt.Sprintf(`^mpcc: interrupted: %s is held by process %d \(sleep 1000\); waited .*\n$`, lock, holder.Process.Pid)
+			interruptedWaiting(t, lock, signal, want, args...)
 		}
 	}
 }

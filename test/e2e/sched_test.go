@@ -6,6 +6,7 @@ package e2e
 
 import (
 	"math"
+	"net/netip"
 	"regexp"
 	"strconv"
 	"strings"
@@ -22,6 +23,17 @@ func (n twoPaths) schedule(t *testing.T, name string) {
 	t.Helper()
 	for _, h := range []*lab.Host{n.client, n.server} {
 		if err := h.Sysctl("net.mptcp.scheduler", name); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// lose has a path drop so many percent of what it carries, in the directions given.
+func (n twoPaths) lose(t *testing.T, path int, shape lab.Shape, percent float64, dirs ...lab.Dir) {
+	t.Helper()
+	shape.Loss = percent
+	for _, d := range dirs {
+		if err := n.paths[path].Set(d, shape); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -55,26 +67,19 @@ func TestSchedulersNeverStall(t *testing.T) {
 	ids := listed(t, "sched/")
 	load(t, ids...)
 	sideBySide(t, append(names(ids), "default"), neverStalls)
+	t.Run("without SACK", func(t *testing.T) { sideBySide(t, append(names(ids), "default"), endsWithoutSACK) })
 }
 
 // neverStalls returns how long the transfers took, in seconds.
 func neverStalls(t *testing.T, scheduler string) (seconds [2]float64) {
-	const limit = time.Minute
+	const limit = 5 * time.Minute // a stall has no end; a busy machine takes its time
 	shapes := [2]lab.Shape{
 		{Rate: 10e6, Delay: 5 * time.Millisecond, Queue: 30},
 		{Rate: 10e6, Delay: 15 * time.Millisecond, Queue: 50},
 	}
 	n := newTwoPaths(t, shapes)
 	n.schedule(t, scheduler)
-	lose := func(path int, percent float64) {
-		shape := shapes[path]
-		shape.Loss = percent
-		for _, d := range []lab.Dir{lab.AtoB, lab.BtoA} {
-			if err := n.paths[path].Set(d, shape); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
+	lose := func(path int, percent float64) { n.lose(t, path, shapes[path], percent, lab.AtoB, lab.BtoA) }
 	there, back := n.connect(t, "", ""), n.connect(t, "", "").reverse()
 	both := func(bytes int64, meanwhile func()) float64 {
 		start := time.Now()
@@ -100,6 +105,46 @@ func neverStalls(t *testing.T, scheduler string) (seconds [2]float64) {
 	})
 	t.Logf("%.1f s with losses, %.1f s with cuts", lossy, cut)
 	return [2]float64{lossy, cut}
+}
+
+// Without SACK a socket stays in recovery from a timeout (CA_Loss) until something beyond it is acknowledged, also when
+// nothing is outstanding: who sends nothing then never leaves it. One path of 10 Mbit/s and 20 ms, cut for 700 ms; then
+// two paths that lose 3 %. 1 MB takes 0.8 s of one path, and a Reno flow at 3 % has 2.5 Mbit/s of the second one.
+func endsWithoutSACK(t *testing.T, scheduler string) (none struct{}) {
+	const limit = 5 * time.Minute
+	shapes := [2]lab.Shape{
+		{Rate: 10e6, Delay: 10 * time.Millisecond, Queue: 30},
+		{Rate: 10e6, Delay: 15 * time.Millisecond, Queue: 50},
+	}
+	n := newTwoPaths(t, shapes)
+	n.schedule(t, scheduler)
+	for _, h := range []*lab.Host{n.client, n.server} {
+		if err := h.Sysctl("net.ipv4.tcp_sack", "0"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lose := func(path int, percent float64) { n.lose(t, path, shapes[path], percent, lab.AtoB) }
+	announce(t, n.server, netip.Addr{})
+	p := n.connect(t, "", "")
+	start := time.Now()
+	x := p.transfer(1e6)
+	time.Sleep(200 * time.Millisecond)
+	lose(0, 100)
+	time.Sleep(700 * time.Millisecond)
+	lose(0, 0)
+	x.within(t, limit)
+	cut := time.Since(start)
+	p.close()
+
+	announce(t, n.server, n.paths[1].Addr(n.server))
+	p = n.connect(t, "", "")
+	p.join(t, 2)
+	lose(0, 3)
+	lose(1, 3)
+	start = time.Now()
+	p.transfer(1e6).within(t, limit)
+	t.Logf("%.1f s with a cut, %.1f s with losses", cut.Seconds(), time.Since(start).Seconds())
+	return none
 }
 
 // read has the server read all that comes.
@@ -162,10 +207,10 @@ func (n twoPaths) price(t *testing.T, slopes ...int) {
 //	client ─┤                      ├─ server
 //	        └── 20 Mbit/s, 20 ms ──┘
 //
-// Each piece of 1.25 kB is a packet, and a window takes ten, as many as come in 200 ms: a VM may be held up for so
-// long before a path is full. So minrtt uses the second path alone; emtcp the cheaper one, whichever that is; round
-// robin each for half of the pieces, which the kernel's own does not; redundant sends all on both.
-func TestSchedulersOnThinFlows(t *testing.T) {
+// Each piece of 1.25 kB is a packet, and a window takes ten, as many as come in 200 ms. So minrtt uses the second path
+// alone; emtcp the cheaper one, whichever that is; round robin each for half of the pieces, which the kernel's own does
+// not; redundant sends all on both.
+func TestOwnTimeSchedulersOnThinFlows(t *testing.T) {
 	const rate, every, length = 62.5e3, 20 * time.Millisecond, 3 * time.Second
 	load(t, "sched/minrtt", "sched/roundrobin", "sched/redundant", "sched/emtcp")
 	// carried is the slow path's share of what was carried, and how often a byte was.
@@ -222,6 +267,54 @@ func TestSchedulersOnThinFlows(t *testing.T) {
 	}
 }
 
+// Trains of small packets, each shorter than the slow path's RTT: while the fast path acknowledges, nothing comes back
+// over the slow one. Redundant has the connection's timer go off at each tick for its copies, and yet the kernel must
+// not take the slow path for dead.
+//
+//	        ┌── 20 Mbit/s, 240 ms ──┐
+//	client ─┤                       ├─ server
+//	        └── 20 Mbit/s, 40 ms ───┘
+func TestRedundantKeepsSlowPaths(t *testing.T) {
+	const trains, rate, every, length = 10, 62.5e3, 10 * time.Millisecond, 200 * time.Millisecond
+	load(t, "sched/redundant")
+	n := newTwoPaths(t, [2]lab.Shape{
+		{Rate: 20e6, Delay: 120 * time.Millisecond, Queue: 200},
+		{Rate: 20e6, Delay: 20 * time.Millisecond, Queue: 200},
+	})
+	n.schedule(t, "redundant")
+	p := n.connect(t, "", "")
+	p.read()
+	p.trickle(t, rate, every, length)
+	p.join(t, 2)
+	quiet(t, p.client)
+	before := n.byPath(t, p)
+	for range trains {
+		p.trickle(t, rate, every, length)
+		quiet(t, p.client)
+	}
+	if after := n.byPath(t, p); after[0]-before[0] < 5*rate*every.Seconds() {
+		t.Errorf("the slow path carried %.0f bytes of copies: the test has shown nothing", after[0]-before[0])
+	}
+	if stale := counted(t, n.client, "MPTcpExtSubflowStale"); stale > 0 {
+		t.Errorf("the kernel took a path for dead %d times", stale)
+	}
+}
+
+// counted is one of the kernel's counters in a host's namespace.
+func counted(t *testing.T, h *lab.Host, name string) int {
+	t.Helper()
+	out, err := h.Command(t.Context(), "nstat", "-asz", name).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(out), name)
+	count, err := strconv.Atoi(strings.Fields(rest + " ?")[0])
+	if err != nil {
+		t.Fatalf("nstat says %q of %s", out, name)
+	}
+	return count
+}
+
 // A small receive buffer, and a second path so slow that it blocks the first:
 //
 //	        ┌── 20 Mbit/s, 20 ms ──┐
@@ -231,7 +324,7 @@ func TestSchedulersOnThinFlows(t *testing.T) {
 // 2 MB take 0.8 s of the first path. Each packet on the second one holds up what the first one sends in
 // 200 ms and more, 0.5 MB, of which the buffer takes a part only. The kernel's own hands it bursts of up to
 // 64 kB, half a second each; BLEST and ECF wait for the fast one.
-func TestSchedulersOnASmallBuffer(t *testing.T) {
+func TestOwnTimeSchedulersOnASmallBuffer(t *testing.T) {
 	const bytes = 2e6
 	load(t, "sched/blest", "sched/ecf")
 	took := sideBySide(t, []string{"default", "blest", "ecf"}, func(t *testing.T, name string) float64 {
@@ -265,7 +358,7 @@ func TestSchedulersOnASmallBuffer(t *testing.T) {
 //	        ┌── 20 Mbit/s, 20 ms ──┐
 //	client ─┤                      ├─ server
 //	        └── 20 Mbit/s, 40 ms ──┘
-func TestCDDKeepsCoefficientsLevel(t *testing.T) {
+func TestOwnTimeCDDKeepsCoefficientsLevel(t *testing.T) {
 	const rate, every = 375e3, 5 * time.Millisecond
 	load(t, "sched/cdd", "sched/minrtt")
 	// The difference of the coefficients' means over their sum.
@@ -319,7 +412,7 @@ func TestCDDKeepsCoefficientsLevel(t *testing.T) {
 // The second path adds 6 Mbit/s by its first window, and 20 at most. It raises the energy per Mbit from 100
 // to 150 mJ. With 0.001 a mJ that weighs 2 Mbit/s for the 4 MB (34 Mbit) that a send buffer holds, and 42 for
 // 100 MiB: the set is both paths for the one, one for the other.
-func TestESMPTCPChooses(t *testing.T) {
+func TestOwnTimeESMPTCPChooses(t *testing.T) {
 	// A transfer whose end is not known is taken for one of that size.
 	load(t, "sched/esmptcp", "--set", "size_kib=102400")
 	type outcome struct {
@@ -372,5 +465,54 @@ func TestESMPTCPChooses(t *testing.T) {
 		if o := long[what]; o.set[dear] || !o.set[1-dear] || o.shares[dear] > 0.1 {
 			t.Errorf("%s: set %v, shares %.2f", what, o.set, o.shares)
 		}
+	}
+}
+
+// ES-MPTCP learns of a path outside the set that has become better.
+//
+//	        ┌── 5 Mbit/s, 20 ms, 100 mW/Mbps ──────────────────┐
+//	client ─┤                                                  ├─ server
+//	        └── 0.5, later 20 Mbit/s, 20 ms, 500 mW, any rate ─┘
+//
+// A Mbit costs 100 mJ on the first path, and on the second one 1000, later 25. With 0.001 a mJ and 100 MiB the set is
+// the first path alone, O_1 = 5 - 84 = -79 and O_2 = 5.5 - 153; later the second one, O_1 = 20 - 21, O_2 = 25 - 34.
+func TestOwnTimeESMPTCPTriesAgain(t *testing.T) {
+	load(t, "sched/esmptcp", "--set", "size_kib=102400", "--set", "probe_s=2")
+	slow := lab.Shape{Rate: 5e5, Delay: 10 * time.Millisecond, Queue: 10}
+	n := newTwoPaths(t, [2]lab.Shape{{Rate: 5e6, Delay: 10 * time.Millisecond, Queue: 30}, slow})
+	for i, args := range [][]string{{"--uplink", "100", "--base", "0"}, {"--uplink", "0", "--base", "500"}} {
+		mpcc(t, append([]string{"energy", "set", n.paths[i].Interface(n.client), "--netns", n.client.Namespace(),
+			"--downlink", "0"}, args...)...)
+	}
+	n.schedule(t, "esmptcp")
+	p := n.connect(t, "", "")
+	p.stream()
+	p.join(t, 2)
+	ok := eventually(30*time.Second, func() bool {
+		before := n.byPath(t, p)
+		time.Sleep(time.Second)
+		return n.byPath(t, p)[1]-before[1] < 5e5/8/4
+	})
+	if !ok {
+		t.Fatalf("the slow path stays in the set: %+v", schedulers(t, n.client))
+	}
+	before := n.byPath(t, p)
+	time.Sleep(5 * time.Second)
+	after := n.byPath(t, p)
+	tried := after[1] - before[1]
+	t.Logf("in 5 s the slow path was tried with %.0f bytes", tried)
+	const trial = 1<<17 + 1<<16 // with the burst that ends it
+	if tried == 0 || tried > 3*trial {
+		t.Errorf("in 5 s the path outside the set was tried with %.0f bytes", tried)
+	}
+	fast := slow
+	fast.Rate, fast.Queue = 20e6, 60
+	if err := n.paths[1].Set(lab.AtoB, fast); err != nil {
+		t.Fatal(err)
+	}
+	start := n.byPath(t, p)[1]
+	// Thirty trials would be 6 MB.
+	if !eventually(time.Minute, func() bool { return n.byPath(t, p)[1]-start > 10e6 }) {
+		t.Errorf("the path that has become fast has carried %.0f bytes in a minute: %+v", n.byPath(t, p)[1]-start, schedulers(t, n.client))
 	}
 }

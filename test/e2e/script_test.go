@@ -7,11 +7,11 @@ package e2e
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,13 +25,21 @@ import (
 
 	"github.com/mpcc/mpcc/bpf/catalog"
 	"github.com/mpcc/mpcc/bpf/obj"
+	"github.com/mpcc/mpcc/test/loaded"
+	"github.com/mpcc/mpcc/test/scripts"
 )
 
-// What a user types, reads and gets as exit codes: testdata/scripts. Each script has to leave the
-// machine as it was.
+// What a user types, reads and gets as exit codes: testdata/scripts (but for anywhere, which the tests of cmd/mpcc
+// run). Each script has to leave the machine as it was.
 func TestNewKernelScripts(t *testing.T) { runScripts(t, "scripts") }
 
 func TestOldKernelScripts(t *testing.T) { runScripts(t, "scripts/old") }
+
+// These take nothing of the kernel but congestion controls. Each has dozens of starts of mpcc.
+func TestHostScripts(t *testing.T) {
+	loaded.Turn(t)
+	runScripts(t, "scripts/host")
+}
 
 func runScripts(t *testing.T, folder string) {
 	files, err := filepath.Glob(filepath.Join(os.Getenv("MPCC_TESTDATA"), folder, "*.txtar"))
@@ -42,15 +50,42 @@ func runScripts(t *testing.T, folder string) {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
 			t.Cleanup(func() { withoutSchedulers(t) })
 			untouched(t)
+			cc, _ := kindOf("dts")
 			testscript.RunT(serial{t}, testscript.Params{
 				Files:               []string{file},
 				RequireExplicitExec: true,
+				Setup: func(env *testscript.Env) error {
+					const ns = "mpcc-script-test"
+					for _, name := range append(namespacesOf(t, file), ns) {
+						if _, err := os.Stat("/run/netns/" + name); err != nil { // else it is the user's
+							env.Defer(func() { _ = exec.Command("ip", "netns", "del", name).Run() })
+						}
+					}
+					env.Setenv("PATH", filepath.Dir(os.Getenv("MPCC_BIN"))+":"+env.Getenv("PATH"))
+					env.Setenv("NETNS", ns)
+					env.Setenv("DEFAULT", footprint(t)[cc.standard])
+					return nil
+				},
 				Cmds: map[string]func(*testscript.TestScript, bool, []string){
-					"exits": scriptExits, "tells": scriptTells, "attach": scriptAttach, "default": scriptDefault, "offered": scriptOffered,
+					"exits": scripts.Exits, "tells": scripts.Tells, "attach": scriptAttach, "default": scriptDefault, "offered": scriptOffered,
+					"keeps": scriptKeeps,
 				},
 			})
 		})
 	}
+}
+
+// namespacesOf lists the network namespaces that a script adds, and leaves when it fails.
+func namespacesOf(t *testing.T, script string) (names []string) {
+	t.Helper()
+	text, err := os.ReadFile(script)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range regexp.MustCompile(`(?m)^exec ip netns add (\S+)$`).FindAllSubmatch(text, -1) {
+		names = append(names, string(line[1]))
+	}
+	return names
 }
 
 // serial keeps the scripts, which share the machine, from running at once, and under the test's own name.
@@ -59,45 +94,6 @@ type serial struct{ *testing.T }
 func (serial) Parallel()                              {}
 func (s serial) Run(_ string, f func(t testscript.T)) { f(s) }
 func (serial) Verbose() bool                          { return testing.Verbose() }
-
-// exits CODE COMMAND… wants this exit code and, but for 0, one line of complaint by mpcc and no output.
-func scriptExits(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) < 2 {
-		ts.Fatalf("usage: exits CODE COMMAND [ARGUMENT...]")
-	}
-	scriptEnds(ts, args)
-	complaint := ts.ReadFile("stderr")
-	if args[0] != "0" && (!strings.HasPrefix(complaint, "mpcc: ") || strings.Count(complaint, "\n") != 1) {
-		ts.Fatalf("not one line of complaint: %q", complaint)
-	}
-}
-
-// tells CODE COMMAND… wants this exit code of a command whose output tells why, and no complaint.
-func scriptTells(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) < 2 {
-		ts.Fatalf("usage: tells CODE COMMAND [ARGUMENT...]")
-	}
-	scriptEnds(ts, args)
-	if complaint := ts.ReadFile("stderr"); complaint != "" {
-		ts.Fatalf("it complains: %q", complaint)
-	}
-}
-
-// scriptEnds runs CODE COMMAND… and wants this exit code.
-func scriptEnds(ts *testscript.TestScript, args []string) {
-	want, err := strconv.Atoi(args[0])
-	ts.Check(err)
-	got := 0
-	err = ts.Exec(args[1], args[2:]...)
-	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
-		got = exit.ExitCode()
-	} else if err != nil {
-		ts.Fatalf("%v", err)
-	}
-	if got != want {
-		ts.Fatalf("exit code %d, want %d", got, want)
-	}
-}
 
 // attach NAME attaches the algorithm directly, without mpcc, until the end of the script.
 func scriptAttach(ts *testscript.TestScript, neg bool, args []string) {
@@ -109,20 +105,45 @@ func scriptAttach(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Defer(detach)
 }
 
-// attach attaches an algorithm directly, as another program than mpcc would.
-func attach(id string) (detach func(), err error) {
+// keeps SIGNAL COUNTS [ARGUMENT...] ends mpcc path keep by a signal once it has written its counts, which makes the file
+// another one. TERM is to end it without an error.
+func scriptKeeps(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: keeps SIGNAL COUNTS [ARGUMENT...]")
+	}
+	code := "0"
+	if args[0] == "KILL" {
+		code = "137"
+	}
+	scripts.Tells(ts, false, append([]string{code, "sh", "-c", `signal=$1 counts=$2 was=$(stat -c %i "$2" 2>&1)
+		shift 2
+		mpcc path keep --counts "$counts" "$@" &
+		while kill -0 $! && [ "$(stat -c %i "$counts" 2>&1)" = "$was" ]; do sleep 0.1; done
+		exec 2>/dev/null # the shell's own word for a killed command
+		kill -s "$signal" $!
+		wait $!`, "sh"}, args...))
+}
+
+// objectOf is an algorithm's object for stock kernels, and its name there.
+func objectOf(id string) (spec *ebpf.CollectionSpec, name string, err error) {
 	entry, err := catalog.Find(id)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	spec, err := obj.Load(entry.Kind, entry.Name, obj.Stock)
+	spec, err = obj.Load(entry.Kind, entry.Name, obj.Stock)
+	return spec, entry.Name, err
+}
+
+// attach attaches an algorithm directly, as another program than mpcc would.
+func attach(id string) (detach func(), err error) {
+	spec, name, err := objectOf(id)
 	if err != nil {
 		return nil, err
 	}
 	for _, m := range spec.Maps {
 		m.Pinning = ebpf.PinNone
 	}
-	return attachTable(spec, entry.Name)
+	return attachTable(spec, name)
 }
 
 // attachTable loads programs and attaches the table of that name, until detach.
@@ -187,7 +208,7 @@ func untouched(t *testing.T) {
 	before := footprint(t)
 	t.Cleanup(func() {
 		var after map[string]string
-		clean := eventually(10*time.Second, func() bool {
+		clean := eventually(time.Minute, func() bool {
 			after = footprint(t)
 			return nothingLeft(before, after)
 		})

@@ -9,6 +9,9 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"os"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -18,14 +21,17 @@ import (
 
 // What mpcc shows of a connection, beside what the kernel's own tools show:
 //
-//	        ┌── 20 Mbit/s, 20 ms, queue 33 ──┐
-//	client ─┤                                ├─ server
-//	        └── 10 Mbit/s, 40 ms, queue 33 ──┘
+//	        ┌── 20 Mbit/s, 60 ms, queue 100 ──┐
+//	client ─┤                                 ├─ server
+//	        └── 10 Mbit/s, 80 ms, queue 66 ───┘
+//
+// A hundred packets and more grow by one in a round trip at most: seconds pass between two losses, also where a look
+// takes one.
 func TestStatus(t *testing.T) {
 	load(t, "lia")
 	n := newTwoPaths(t, [2]lab.Shape{
-		{Rate: 20e6, Delay: 10 * time.Millisecond, Queue: 33},
-		{Rate: 10e6, Delay: 20 * time.Millisecond, Queue: 33},
+		{Rate: 20e6, Delay: 30 * time.Millisecond, Queue: 100},
+		{Rate: 10e6, Delay: 40 * time.Millisecond, Queue: 66},
 	})
 	p := n.connect(t, "lia", "lia")
 	p.join(t, 2)
@@ -79,22 +85,26 @@ func checkIdentity(t *testing.T, n twoPaths, p pair) {
 	}
 }
 
+// refreshMin is the shortest time between two refreshes of a subflow.
+const refreshMin = 100 * time.Millisecond
+
 // checkMoving compares the numbers that move, while content flows. What mpcc
-// shows was true at the subflow's last refresh, a round trip or 10 ms before its
+// shows was true at the subflow's last refresh, a round trip or 100 ms before its
 // last ACK; ss is asked before and after. While nothing is lost, and past slow
 // start, that bounds it from both sides: the window only grows, by a packet in
 // a round trip at most, as LIA adds at most 1/w per segment; acknowledged bytes
-// only grow, by a window in a round trip. (The smoothed RTT can follow a burst
-// up and down again within one: checkResting compares it.) Looks between which
-// something was lost, or nothing moved, do not count, nor do the first two round
-// trips after a recovery, as the last refresh may have been in the midst of it.
+// only grow, by a window in a round trip. Two round trips fit between two
+// refreshes. (The smoothed RTT can follow a burst up and down again within one:
+// checkResting compares it.) Looks between which something was lost, or nothing
+// moved, do not count, nor do the first round trips after a recovery, as the last
+// refresh may have been in the midst of it.
 func checkMoving(t *testing.T, n twoPaths, p pair) {
 	const want = 5
 	compared := map[int]int{} // looks, by path
 	x := p.transfer(10e6)
-	for deadline := time.Now().Add(time.Minute); compared[0] < want || compared[1] < want; {
+	for deadline := time.Now().Add(5 * time.Minute); compared[0] < want || compared[1] < want; {
 		if time.Now().After(deadline) {
-			t.Fatalf("only %v undisturbed looks in a minute, want %d on each path", compared, want)
+			t.Fatalf("only %v undisturbed looks in 5 minutes, want %d on each path", compared, want)
 		}
 		if x.done() {
 			x.wait(t)
@@ -105,18 +115,23 @@ func checkMoving(t *testing.T, n twoPaths, p pair) {
 		after := sockets(t, n.client)
 		for _, f := range shown {
 			k0, k1 := before[f.Local], after[f.Local]
-			if k0.SSThreshPkts == 0 || k0.CwndPkts < k0.SSThreshPkts+2 || k0.SSThreshPkts != k1.SSThreshPkts ||
+			if k0.SSThreshPkts == 0 || k0.SSThreshPkts != k1.SSThreshPkts ||
 				k0.BytesRetrans != k1.BytesRetrans || k1.CwndPkts < k0.CwndPkts || k0.BytesAcked == k1.BytesAcked ||
 				f.Ssthresh == nil || *f.Ssthresh != k0.SSThreshPkts || f.Cwnd < *f.Ssthresh {
 				continue
 			}
+			every := max(refreshMin, time.Duration(f.SRTT)*time.Microsecond)
+			rounds := 1 + int(every/k0.MinRTT)
+			if k0.CwndPkts <= k0.SSThreshPkts+rounds {
+				continue
+			}
 			path := n.path(t, f.Local.Addr())
 			compared[path]++
-			// A packet less for the refresh interval, and one for its fraction.
-			if f.Cwnd < k0.CwndPkts-2 || f.Cwnd > k1.CwndPkts {
+			// A packet less for each round trip since the last refresh, and one for its fraction.
+			if f.Cwnd < k0.CwndPkts-rounds-1 || f.Cwnd > k1.CwndPkts {
 				t.Errorf("path %d: window %d, in ss %d before and %d after", path, f.Cwnd, k0.CwndPkts, k1.CwndPkts)
 			}
-			if twoWindows := uint64(2 * (f.Cwnd + 1) * 1500); f.BytesAcked+twoWindows < k0.BytesAcked || f.BytesAcked > k1.BytesAcked {
+			if windows := uint64((rounds + 1) * (f.Cwnd + rounds) * 1500); f.BytesAcked+windows < k0.BytesAcked || f.BytesAcked > k1.BytesAcked {
 				t.Errorf("path %d: %d bytes acknowledged, in ss %d before and %d after", path, f.BytesAcked, k0.BytesAcked, k1.BytesAcked)
 			}
 		}
@@ -230,4 +245,45 @@ func checkTotals(t *testing.T, n twoPaths, p pair) {
 			t.Errorf("server, %v: the total is %+v, want %d bytes received", sub.Local, got, sub.TCP.Bytes_received)
 		}
 	}
+}
+
+// A listener, what it has accepted and what was connected keep the scheduler that they were made with.
+func TestOutdatedSockets(t *testing.T) {
+	load(t, "sched/minrtt")
+	n := newTwoPaths(t, [2]lab.Shape{})
+	outdatedNow := func(when string, want ...outdated) {
+		t.Helper()
+		got := readStatus(t).Outdated
+		slices.SortFunc(got, func(a, b outdated) int { return strings.Compare(a.Netns+a.Listens, b.Netns+b.Listens) })
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: outdated are %+v, want %+v", when, got, want)
+		}
+	}
+	p := n.connect(t, "", "")
+	outdatedNow("without a default")
+	n.schedule(t, "minrtt")
+	at := p.listener.Addr().String()
+	client := outdated{PID: os.Getpid(), Netns: n.client.Namespace(), Scheduler: "default", Connections: 1}
+	server, listener := client, client
+	server.Netns, listener.Netns = n.server.Namespace(), n.server.Namespace()
+	listener.Connections, listener.Listens = 0, at
+	outdatedNow("made before", client, server, listener)
+	q := n.connect(t, "", "")
+	outdatedNow("and others after", client, server, listener)
+	text := string(mpcc(t, "status"))
+	for _, line := range []string{
+		fmt.Sprintf("e2e.test (process %d) in netns %s: a connection keeps scheduler default\n", client.PID, client.Netns),
+		fmt.Sprintf("e2e.test (process %d) in netns %s listens at %s with scheduler default, and so has what it accepts; restart it for the default\n",
+			client.PID, listener.Netns, at),
+	} {
+		if !strings.Contains(text, line) {
+			t.Errorf("status lacks %q: %s", line, text)
+		}
+	}
+	n.schedule(t, "default")
+	outdatedNow("the kernel's own by default")
+	n.schedule(t, "minrtt")
+	p.close()
+	outdatedNow("ended")
+	q.close()
 }

@@ -33,9 +33,11 @@ type change struct {
 	Local     string
 	Endpoint  int
 	Token     string
+	Rule      string
 	Because   *struct {
 		K         int
 		Objective []float64
+		Download  bool
 	}
 }
 
@@ -313,6 +315,52 @@ func TestOneKernelSteerKeepsTheUsersFlags(t *testing.T) {
 		t.Errorf("the endpoints are %q, were %q", after, before)
 	}
 	p.close()
+}
+
+// A download over the path that is dear to the upload keeps it in use, for its peer too, and gives it free when it has
+// ended. The upload is large.
+func TestOneKernelSteerSparesDownloads(t *testing.T) {
+	n, p := steered(t, [2]lab.MPTCPEndpoint{})
+	s := steer(t, n.client, "--size", "100M")
+	if c := s.next(t, 0); !c.Backup || c.Interface != n.paths[1].Interface(n.client) {
+		t.Fatalf("the upload alone: %+v", c)
+	}
+	n.inUse(t, p, "the upload alone", false)
+	download := n.connect(t, "lia", "lia")
+	download.reverse().stream()
+	download.join(t, 2)
+	if c := s.next(t, 1); c.Backup || c.Because == nil || !c.Because.Download {
+		t.Fatalf("beside a download: %+v", c)
+	}
+	got := eventually(10*time.Second, func() bool {
+		before := n.received(t, download)
+		time.Sleep(500 * time.Millisecond)
+		return n.received(t, download)-before > 10e6/8/2/2
+	})
+	if !got {
+		t.Error("the download gets little over the dear path")
+	}
+	download.close()
+	if c := s.next(t, 2); !c.Backup {
+		t.Errorf("after the download: %+v", c)
+	}
+	s.end(t, syscall.SIGTERM)
+	p.close()
+}
+
+// received is what the client has received over the second path.
+func (n twoPaths) received(t *testing.T, p pair) (bytes uint64) {
+	t.Helper()
+	info, err := mptcp.ReadInfo(p.client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range info.Subflows {
+		if n.path(t, s.Local.Addr()) == 1 {
+			bytes += s.TCP.Bytes_received
+		}
+	}
+	return bytes
 }
 
 // Under a userspace path manager it is the single subflow that becomes a backup.

@@ -4,9 +4,15 @@
  * timeouts, while subflows come, go and become backups:
  *   an ACK moves a window by what its rule gives for so many segments, and no further when the subflow comes to be
  *   alone or beside siblings
- *   a decision is kept for half an RTT at most, on CUBIC's curve for a sixteenth, however long a silence was
+ *   a decision is kept for an RTT at most, on CUBIC's curve for a sixteenth of one or a tick for each subflow, however
+ *   long a silence was
  *   slow start ends early by HyStart alone
- * and once: nine subflows count, a socket that is another connection's by now does not, and plain TCP is handed over.
+ *   a window does not fall below its floor, nor grow by more than a packet for each acknowledged one, and what it is
+ *   short of a whole packet is less than one
+ * also where the peer, or the path, is hostile: ACKs for nothing and for more than was ever sent, RTTs of nothing and of
+ * hours, silences of days
+ * and once: nine subflows count, a socket that is another connection's by now does not, plain TCP is handed over, and
+ * the last day of a week's transfer is as the second.
  */
 #include "native.h"
 
@@ -28,6 +34,7 @@ static struct connection connection;
 static __u64 now_us;
 static __u32 subflows; /* that events happen to */
 static __u32 linked; /* a bit for each subflow in the connection */
+static bool hostile;
 
 /* What is known of a subflow's decision. */
 static struct {
@@ -68,24 +75,32 @@ static double per_segment(const struct bounds *most, const struct mpcc_flow *flo
 }
 
 /* What grows without steps may also shrink the window, and adds one packet a round. */
-static void check_move(__u32 i, const struct tcp_sock *before, __u32 segments, __u32 left)
+static void check_move(__u32 i, struct tcp_sock *before, __u32 segments, __u32 left)
 {
 	const struct bounds *most = bounds_of_algorithm();
 	const struct tcp_sock *tp = &connection.subflows[i];
 	const struct mpcc_flow *flow = &private_of(&connection.subflows[i])->flow;
-	bool sets = cc_hooks.grow && !flow->alone;
+	/* Also with the ACK that finds it alone, or no longer so. */
+	bool sets = cc_hooks.grow && !(flow->alone && private_of(before)->flow.alone);
 	__u32 then = decisions[i].made ? decisions[i].cwnd : before->snd_cwnd;
 	double up = sets ? 1.0 / before->snd_cwnd : per_segment(most, flow, then);
 	double down = most->down == ANY ? then : most->down / then;
 	double grown = segments - left + left * up + 1 + sets + (before->snd_cwnd < 2);
 	double shrunk = left * (flow->alone ? 0 : down) + 1;
+	__u32 least = sets ? 2 : flow->decided ? flow->floor : 1;
 
 	require(tp->snd_cwnd <= before->snd_cwnd + grown, "subflow %u: cwnd %u from %u, %u of %u",
 		i, tp->snd_cwnd, before->snd_cwnd, left, segments);
 	require(sets || tp->snd_cwnd + shrunk >= before->snd_cwnd,
 		"subflow %u: cwnd %u from %u, %u segments", i, tp->snd_cwnd, before->snd_cwnd,
 		left);
-	require(tp->snd_cwnd, "subflow %u", i);
+	require(tp->snd_cwnd >= least || tp->snd_cwnd >= before->snd_cwnd,
+		"subflow %u: cwnd %u from %u, floor %u", i, tp->snd_cwnd, before->snd_cwnd, least);
+	require(then < 2 || tp->snd_cwnd <= (__u64)before->snd_cwnd + segments + 1 + sets,
+		"subflow %u: cwnd %u from %u, %u segments", i, tp->snd_cwnd, before->snd_cwnd,
+		segments);
+	require(flow->credit_q40 > -MPCC_Q40_ONE && flow->credit_q40 < MPCC_Q40_ONE,
+		"subflow %u: credit %lld", i, flow->credit_q40);
 	if (sets || tp->snd_ssthresh == before->snd_ssthresh)
 		return;
 	require(slow_start == SLOW_START_HYSTART && before->snd_cwnd >= 16 &&
@@ -99,8 +114,14 @@ static void check_decision(__u32 i, const struct tcp_sock *before, __u32 cwnd)
 {
 	const struct mpcc_flow *flow = &private_of(&connection.subflows[i])->flow;
 	__u64 rtt_us = before->srtt_us >> 3;
-	__u64 half_us = rtt_us / 2 > 100 ? rtt_us / 2 : 100;
-	__u64 curve_us = rtt_us / 16 > 1024 ? rtt_us / 16 : 1024;
+	__u64 least_us = flow->curve_of ? 2048 * flow->curve_of : 100;
+	__u64 for_us = flow->curve_of ? rtt_us / 16 : rtt_us;
+
+	/* Alone, CUBIC goes by its own clock. */
+	if (flow->curve_of == 1) {
+		least_us = 1024;
+		for_us = 0;
+	}
 
 	if (looks) {
 		decisions[i].made = true;
@@ -111,7 +132,7 @@ static void check_decision(__u32 i, const struct tcp_sock *before, __u32 cwnd)
 	require(decisions[i].made, "subflow %u: no decision", i);
 	/* The clock goes round in 71 minutes. */
 	require((now_us - decisions[i].at_us) % (1ULL << 32) <
-			(flow->curve_of ? curve_us : half_us),
+			(for_us > least_us ? for_us : least_us),
 		"subflow %u: decided %llu us ago, RTT %llu us", i, now_us - decisions[i].at_us,
 		rtt_us);
 }
@@ -161,6 +182,44 @@ static void time_out(__u32 i)
 	set_state(i, TCP_CA_Loss);
 }
 
+#define DAY_S 86400
+#define WEEK_DAYS 7
+
+/* A week of two paths, an ACK a second for all of a second, and a loss now and then. */
+static void transfer_for_a_week(void)
+{
+	static const __u32 rtt_us[] = { 20000, 80000 }, loss_every_s[] = { 10, 17 };
+	__u64 packets[WEEK_DAYS][2] = {};
+
+	start();
+	linked = 3;
+	link_only(&connection, linked);
+	for (__u64 second = 0; second < WEEK_DAYS * DAY_S; second++) {
+		now_us += 1000000;
+		for (__u32 i = 0; i < 2; i++) {
+			struct tcp_sock *tp = &connection.subflows[i];
+			__u64 segments = tp->snd_cwnd * (1000000ULL / rtt_us[i]);
+
+			tp->srtt_us = rtt_us[i] << 3;
+			tp->rack.rtt_us = tp->rtt_min.s[0].v = rtt_us[i];
+			tp->snd_una = (__u32)((__u64)tp->snd_una + segments * 1400);
+			tp->snd_nxt = (__u32)((__u64)tp->snd_una + tp->snd_cwnd * 1400ULL);
+			tp->bytes_acked += segments * 1400;
+			ack(i, segments);
+			packets[second / DAY_S][i] += tp->snd_cwnd;
+			if (second % loss_every_s[i] == 0)
+				lose(i);
+		}
+	}
+	for (__u32 i = 0; i < 2; i++) {
+		double second_day = packets[1][i], last_day = packets[WEEK_DAYS - 1][i];
+
+		require(second_day >= DAY_S && __builtin_fabs(last_day / second_day - 1) < 0.01,
+			"subflow %u: %g packets on the second day, %g on the last", i,
+			second_day / DAY_S, last_day / DAY_S);
+	}
+}
+
 static void require_counting(__u32 n)
 {
 	struct cc_view v;
@@ -198,6 +257,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	plain = PLAIN_KERNEL;
 	CALL(mpcc_init, ARG(&connection.subflows[0]));
 	require(!given_control[0], "%s", given_control);
+	transfer_for_a_week();
 	return 0;
 }
 
@@ -210,6 +270,8 @@ static __u64 draw_pause(struct input *in)
 		return draw_number(in, 17);
 	if (kind < 230)
 		return draw_number(in, 36);
+	if (hostile)
+		return draw_number(in, 40);
 	return ((__u64)(kind - 229) << 31) + draw_number(in, 20) - draw_number(in, 12);
 }
 
@@ -246,18 +308,18 @@ static void draw_event(struct input *in, __u32 i)
 		tp->is_cwnd_limited = draw_byte(in) % 4 != 0;
 		return;
 	case 8:
-		tp->srtt_us = draw_number(in, 27);
+		tp->srtt_us = draw_number(in, hostile ? 32 : 27);
 		return;
 	default:
 		now_us += draw_pause(in);
 		tp->snd_una += draw_number(in, 16);
 		tp->snd_nxt = tp->snd_una + draw_number(in, 16);
-		tp->rack.rtt_us = draw_number(in, 24);
+		tp->rack.rtt_us = draw_number(in, hostile ? 32 : 24);
 		if (tp->rack.rtt_us && tp->rack.rtt_us < tp->rtt_min.s[0].v)
 			tp->rtt_min.s[0].v = tp->rack.rtt_us;
 		tp->bytes_acked += draw_number(in, 24);
 		/* An ACK is for what the window let out. */
-		ack(i, 1 + draw_byte(in) % tp->snd_cwnd);
+		ack(i, hostile ? draw_number(in, 32) : 1 + draw_byte(in) % tp->snd_cwnd);
 	}
 }
 
@@ -267,6 +329,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
 
 	start();
 	draw_tunables(&in);
+	hostile = draw_byte(&in) % 2;
 	subflows = 1 + draw_byte(&in) % 3;
 	linked = draw_byte(&in) % (1 << subflows);
 	link_only(&connection, linked);

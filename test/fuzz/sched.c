@@ -2,9 +2,9 @@
 /*
  * Fuzzes the decision of the packet scheduler ALGORITHM, compiled natively. What it has for itself (struct
  * sched_own) is drawn and checked by sched/ALGORITHM.h. Besides that and the sanitizers' own checks:
- *   only subflows send that are alive and have room; backups only if nothing else is alive; one at a time,
- *   but for copies
- *   what can be sent is, unless the scheduler waits; it waits only where an ACK will come
+ *   only subflows send that are there and have room, or start the timer; backups only if nothing else is there,
+ *   or for a retransmission that no other can send; one at a time, but for copies
+ *   what can be sent is, unless the scheduler waits; it waits only where an ACK will come, or the timer goes off
  *   the same input gives the same decision
  */
 #include "native.h"
@@ -31,13 +31,17 @@ static void check_own(const struct sched_own *own)
 }
 #endif
 
+#ifndef ENDS_ITS_WAIT
+#define ENDS_ITS_WAIT(own) 0
+#endif
+
 /* The harness calls nothing that comes here. */
 int sched_iter_new(struct sched_iter *it, struct mptcp_sock *msk)
 {
 	abort();
 }
 
-struct mptcp_subflow_context *sched_iter_next(struct sched_iter *it)
+struct mptcp_xsched_subflow *sched_iter_next(struct sched_iter *it)
 {
 	abort();
 }
@@ -73,10 +77,11 @@ static void draw_lane(struct input *in, struct mpcc_lane *l, __u32 i)
 	l->queued = draw_number(in, 32);
 	l->mss = draw_number(in, 16);
 	l->carried = flags & 1;
-	l->backup = flags >> 5 == 1;
+	l->stalled = flags >> 1 & 1;
+	l->timed_out = flags >> 2 & 1;
+	l->backup = flags >> 3 & 1;
 	l->stale = flags >> 5 == 2;
 	l->closing = flags >> 5 == 3;
-	l->timed_out = flags >> 5 == 4;
 	l->full = flags >> 5 == 5;
 }
 
@@ -91,15 +96,16 @@ static void draw_scene(struct input *in)
 	d->unsent = draw_number(in, 48);
 	d->outstanding = draw_number(in, 48);
 	d->reinject = draw_byte(in) & 1;
+	d->resent = draw_byte(in) & 1;
 	for (__u32 i = 0; i < eval.count; i++)
 		draw_lane(in, &eval.lanes[i], i);
 	memset(eval_own, 0, sizeof(eval_own));
 	draw_own(in, (struct sched_own *)eval_own);
 }
 
-static bool living(const struct mpcc_lane *l)
+static bool there(const struct mpcc_lane *l)
 {
-	return !l->closing && !l->stale && !l->timed_out;
+	return !l->closing && !l->stale;
 }
 
 static bool has_room(const struct mpcc_lane *l)
@@ -107,12 +113,37 @@ static bool has_room(const struct mpcc_lane *l)
 	return l->in_flight < l->cwnd && l->queued < (__u64)(l->cwnd - l->in_flight) * l->mss;
 }
 
+/* Sends again also on subflows that may have carried the data. */
+#define makes_copies !strcmp(mpcc_sched_name, "redundant")
+
+/* Whether subflow l may send, for what the others are. */
+static bool may_send(const struct mpcc_scene *given, const struct mpcc_lane *l)
+{
+	bool reinject = given->demand.reinject, starts = l->timed_out && !given->demand.outstanding;
+	__u32 first_choices = 0, better = 0, retransmit = 0, stalled = 0;
+
+	for (__u32 i = 0; i < given->count; i++) {
+		const struct mpcc_lane *o = &given->lanes[i];
+
+		first_choices += there(o) && !o->backup;
+		better += there(o) && o->backup == l->backup && !o->timed_out;
+		stalled += o->carried && o->stalled;
+		retransmit += !o->closing && o->carried && !o->stalled;
+		retransmit += there(o) && !o->backup && !o->timed_out && !o->carried;
+	}
+	if (!there(l) || l->full)
+		return false;
+	if (reinject)
+		return has_room(l) && !l->timed_out && !(l->backup && retransmit) &&
+		       (makes_copies || !l->carried || (stalled && !l->stalled));
+	return (has_room(l) || starts) && !(l->backup && first_choices) &&
+	       !(l->timed_out && better);
+}
+
 static void check_scene(const struct mpcc_scene *given)
 {
-	__u32 sends = 0, usable = 0, ends = 0, first_choices = 0;
+	__u32 sends = 0, usable = 0, ends = 0;
 
-	for (__u32 i = 0; i < given->count; i++)
-		first_choices += living(&given->lanes[i]) && !given->lanes[i].backup;
 	for (__u32 i = 0; i < MPCC_MAX_LANES; i++) {
 		const struct mpcc_lane *l = &given->lanes[i];
 		const struct mpcc_verdict *v = &eval.verdicts[i];
@@ -120,18 +151,17 @@ static void check_scene(const struct mpcc_scene *given)
 		require(i < given->count || !v->send, "subflow %u is not there", i);
 		sends += v->send;
 		usable += v->usable;
-		ends += v->alive && !has_room(l) && (l->in_flight || l->queued);
-		if (v->send)
-			require(living(l) && !l->full && has_room(l) &&
-					!(l->backup && first_choices),
-				"subflow %u sends", i);
+		ends += v->alive && (l->full || !has_room(l)) && (l->in_flight || l->queued);
+		require(!v->send || may_send(given, l), "subflow %u sends", i);
 	}
-	require(sends <= 1 || (given->demand.reinject && !strcmp(mpcc_sched_name, "redundant")),
-		"%u subflows send", sends);
+	require(sends <= 1 || (given->demand.reinject && makes_copies), "%u subflows send", sends);
+	require(!eval.outcome.resend || (given->demand.reinject && !sends && !eval.outcome.waits),
+		"%u subflows send, waits %u", sends, eval.outcome.waits);
 	require(!eval.outcome.waits || (usable && !sends), "%u usable, %u send", usable, sends);
 	if (!given->demand.reinject) {
 		require(sends || eval.outcome.waits || !usable, "%u usable, none sends", usable);
-		require(!eval.outcome.waits || (given->demand.outstanding && ends),
+		require(!eval.outcome.waits || ENDS_ITS_WAIT((struct sched_own *)eval_own) ||
+				(given->demand.outstanding && ends),
 			"waits with %llu outstanding, %u in flight", given->demand.outstanding,
 			ends);
 	}

@@ -86,6 +86,8 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	start(1);
 	alone = ALONE_OWN;
 	drain = DRAIN_ANY;
+	rtt = RTT_MEAN;
+	noise_us = 0;
 	/* The first ACK begins a round and ends none. */
 	ack(0, 0);
 	require_window(20, 2, 0);
@@ -115,6 +117,22 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	tp->snd_cwnd = 68;
 	round_of(3, 71000);
 	require_window(23, 10, 0);
+
+	/* Jitter on all samples but one is no queue, nor is a delay within the noise. */
+	rtt = RTT_SMALLEST;
+	tp->snd_cwnd = 50;
+	ack(private_of(tp)->round_end, 71000);
+	ack(private_of(tp)->round_end, 50000);
+	ack(private_of(tp)->round_end + 1, 71000);
+	require_window(51, 10, 0);
+	noise_us = 21000;
+	round_of(3, 71000);
+	require_window(52, 10, 0);
+	round_of(3, 71001);
+	require_window(51, 10, 21001);
+	noise_us = 0;
+	rtt = RTT_MEAN;
+	private_of(tp)->queue_us = 0;
 
 	/* A window that is not used up does not grow, but shrinks. */
 	tp->snd_cwnd = 20;
@@ -172,6 +190,7 @@ static struct {
 	__u32 end; /* the byte after which it ends */
 	__u32 samples;
 	double sum_us;
+	__u32 smallest_us;
 	__u32 base_us;
 	bool off;
 } model;
@@ -187,13 +206,15 @@ static void check_round(void)
 {
 	const struct cc_state *state = private_of(tp);
 	struct mpcc_path p = { .srtt_us8 = tp->srtt_us };
-	double mean_us8 = model.samples ? 8 * model.sum_us / model.samples : tp->srtt_us;
+	double rtt_us8 = tp->srtt_us;
 
+	if (model.samples)
+		rtt_us8 = rtt == RTT_MEAN ? 8 * model.sum_us / model.samples :
+					    8. * model.smallest_us;
 	cc_hooks.read_private(&p, tp, state, state);
-	if (mean_us8 > ~0U)
-		mean_us8 = ~0U;
-	require(__builtin_fabs(p.srtt_us8 - mean_us8) <= 1, "mean %u, want %g", p.srtt_us8,
-		mean_us8);
+	if (rtt_us8 > ~0U)
+		rtt_us8 = ~0U;
+	require(__builtin_fabs(p.srtt_us8 - rtt_us8) <= 1, "RTT %u, want %g", p.srtt_us8, rtt_us8);
 	require(p.base_rtt_us == model.base_us, "base RTT %u, want %u", p.base_rtt_us,
 		model.base_us);
 	require(p.alpha >= MIN_ALPHA && p.alpha <= TOTAL_ALPHA, "alpha %u", p.alpha);
@@ -206,6 +227,8 @@ static void check_ack(__u32 byte, __u32 rtt_us)
 	__u32 before = tp->snd_cwnd;
 
 	if (rtt_us) {
+		if (!model.samples || rtt_us < model.smallest_us)
+			model.smallest_us = rtt_us;
 		model.samples++;
 		model.sum_us += rtt_us;
 		if (!model.base_us || rtt_us < model.base_us)
@@ -255,6 +278,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
 	start(1);
 	alone = ALONE_OWN;
 	drain = draw_byte(&in) % 2;
+	rtt = draw_byte(&in) % 2;
 	memset(&model, 0, sizeof(model));
 	new_round();
 	ack(0, 0);

@@ -7,8 +7,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 
 	"github.com/mpcc/mpcc/internal/vm"
@@ -20,16 +22,17 @@ const (
 	guestTests    = "/usr/bin/e2e.test"
 	guestTestdata = "/testdata"
 	guestDeploy   = "/deploy"
+	guestPages    = "/pages"
 )
 
 // ProjectEnv returns the environment that tells a command in the guest where the project's files are.
 func ProjectEnv() map[string]string {
-	return map[string]string{"MPCC_BIN": guestBin, "MPCC_TESTDATA": guestTestdata, "MPCC_DEPLOY": guestDeploy}
+	return map[string]string{"MPCC_BIN": guestBin, "MPCC_TESTDATA": guestTestdata, "MPCC_DEPLOY": guestDeploy, "MPCC_PAGES": guestPages}
 }
 
-// ProjectFiles builds mpcc and the end-to-end tests, and returns them, with the
+// ProjectFiles builds mpcc and the end-to-end tests for a kernel's processor, and returns them, with the
 // folders testdata and deploy, for Spec.Files. remove removes what was built.
-func ProjectFiles(ctx context.Context) (files map[string]string, remove func(), err error) {
+func ProjectFiles(ctx context.Context, k vm.Kernel) (files map[string]string, remove func(), err error) {
 	root, err := clone()
 	if err != nil {
 		return nil, nil, err
@@ -45,10 +48,19 @@ func ProjectFiles(ctx context.Context) (files map[string]string, remove func(), 
 		guestTestdata: filepath.Join(root, "testdata"),
 		guestDeploy:   filepath.Join(root, "deploy"),
 	}
+	for _, pattern := range []string{"README.md", "docs/*.md", "deploy/README.md", "bpf/include"} {
+		names, err := fs.Glob(os.DirFS(root), pattern)
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, name := range names {
+			files[path.Join(guestPages, name)] = filepath.Join(root, name)
+		}
+	}
 	build := func(arg ...string) error {
 		cmd := exec.CommandContext(ctx, "go", arg...)
 		cmd.Dir = root
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=amd64")
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+k.GOARCH())
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("go %s: %w\n%s", arg[0], err, out)
 		}

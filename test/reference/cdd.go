@@ -12,7 +12,7 @@ import (
 // subflow with Dmax goes from w to w/theta above theta_max and to (w/theta + w)/2 above theta_0;
 // rule=text: to the latter above theta_max. theta_max is midway between (N-2) tau/d + 1 and
 // (N-1) tau/d + 1, tau/d = 1/w of the subflow with Dmin, of several the largest w. No cut below 2
-// packets, or where the RTT is at most 1.05 of the base RTT.
+// packets, or where the RTT is at most 1.05 of the base RTT, or at most noise_us above it.
 func init() {
 	register("cdd", Algorithm{
 		Precision:  2e-8,
@@ -22,7 +22,8 @@ func init() {
 			{"beta_percent": "0"},
 			{"beta_percent": "99", "theta_0_percent": "100"},
 			{"theta_0_percent": "1000"},
-			{"period_ms": "10"},    // when it is decided; the rule is the same
+			{"period_ms": "10"}, // when it is decided; the rule is the same
+			{"noise_us": "4000"},
 			{"base_rtt": "window"}, // where the base RTT comes from; the rule is the same
 		},
 		Draw: drawDelays,
@@ -137,7 +138,8 @@ func nextTheta(paths []Subflow, p Subflow, set Tunables) *big.Rat {
 
 // cut is the window and ssthresh after a period.
 func cut(paths []Subflow, p Subflow, theta *big.Rat, set Tunables) (window, ssthresh float64) {
-	if len(paths) < 2 || p.SRTT < slowestRTT(paths) || p.Cwnd <= 2 || 20*p.SRTT <= 21*p.BaseRTT {
+	queue := 20*p.SRTT > 21*p.BaseRTT && p.SRTT > p.BaseRTT+set.Number("noise_us", 0)
+	if len(paths) < 2 || p.SRTT < slowestRTT(paths) || p.Cwnd <= 2 || !queue {
 		return p.Cwnd, p.Ssthresh
 	}
 	quotient := exact(p.Cwnd)

@@ -11,15 +11,19 @@ import (
 // Cao, Xu, Fu, ICNP 2012, once per RTT: diff = floor(w (rtt-base)/rtt). In slow start, beyond gamma = 1, w
 // is at most floor(w base/rtt) + 1. Else at diff >= alpha: alpha = max(2, floor(10 x/X)); then w goes one
 // down above alpha and one up below. A queueing delay of twice the smallest seen (0: none seen yet) is
-// drained: floor(w base/(2 rtt)); with drain=alpha only at diff >= 2 alpha. At least 2 packets; ssthresh at most the window it was cut to, and
-// at least 3/4 of the window.
+// drained: floor(w base/(2 rtt)); with drain=alpha only at diff >= 2 alpha. An rtt at most noise_us above base counts as
+// base. At least 2 packets; ssthresh at most the window it was cut to, and at least 3/4 of the window.
 func init() {
 	register("wvegas", Algorithm{
 		Precision:  2e-8,
 		SetsWindow: true,
 		OwnAlone:   true,
-		Sets:       []Tunables{{"drain": "alpha"}},
-		Draw:       drawQueues,
+		Sets: []Tunables{
+			{"drain": "alpha"},
+			{"noise_us": "4000"},
+			{"rtt": "smallest"}, // which samples are taken; the rule is the same
+		},
+		Draw: drawQueues,
 		Corners: []Corner{
 			{"diff at alpha", queued(100, 10, 90, 4, 0)},
 			{"diff above alpha", queued(100, 10, 89, 4, 0)},
@@ -82,6 +86,9 @@ func wvegas(paths []Subflow, set Tunables) []Decision {
 	decisions := make([]Decision, len(paths))
 	for i, p := range paths {
 		d := Decision{AfterLoss: halved(p.Cwnd, 2), Coupling: p.rate() / x}
+		if p.BaseRTT > 0 && p.SRTT <= p.BaseRTT+set.Number("noise_us", 0) {
+			p.BaseRTT = p.SRTT
+		}
 		d.Window, d.Ssthresh = round(paths, p, set)
 		decisions[i] = d
 	}

@@ -52,7 +52,7 @@
 #define MPCC_SIBLINGS 8
 /* Lags of up to 24 intervals: 393 ms. */
 #define MPCC_MOST_LAG 24
-/* A pair is judged at most every 12 intervals: 197 ms. */
+/* A subflow judges one sibling every 12 intervals, 197 ms, so that many siblings cost no more than one. */
 #define MPCC_JUDGE_EVERY 12
 /*
  * The first verdict needs evidence of 2 (odds of 7 to 1), since the rule that holds without a verdict is a guess;
@@ -105,6 +105,7 @@ struct mpcc_scale {
 struct mpcc_delays {
 	__u64 newest; /* the last interval noted; 0 = none */
 	__u32 base_rtt_us; /* smallest RTT seen */
+	__u32 siblings; /* that its subflow had when it last judged one */
 	struct mpcc_pair pairs[MPCC_SIBLINGS];
 	struct mpcc_scale scales[MPCC_SCALES]; /* scratch of compare_delays() */
 	/* The mean of interval i at i % MPCC_INTERVALS, + 1; 0 = no samples. */
@@ -314,10 +315,19 @@ static __always_inline __s32 longest_lag(const struct mpcc_delays *own,
 	return us < 0 ? -(__s32)lag : (__s32)lag;
 }
 
+/* The last verdict on a sibling, as enum mpcc_bottleneck. */
+static __always_inline __u32 last_verdict(const struct mpcc_delays *own, __u32 slot,
+					  __u32 sibling_id)
+{
+	const struct mpcc_pair *p = &own->pairs[slot % MPCC_SIBLINGS];
+
+	return p->sibling == sibling_id ? p->verdict : MPCC_UNDECIDED;
+}
+
 /*
- * The verdict on a sibling, as enum mpcc_bottleneck. A slot is kept for as long as the id (not 0) in it stays
- * the same. Whoever calls it more often than every MPCC_JUDGE_EVERY intervals hears the last verdict. Takes
- * one comparison of the records, or two if the base RTTs differ, of 4 to 8 us each.
+ * A new verdict on a sibling. A slot is kept for as long as the id (not 0) in it stays the same. Whoever calls it
+ * more often than every MPCC_JUDGE_EVERY intervals hears the last verdict. Takes one comparison of the records, or
+ * two if the base RTTs differ, of 4 to 8 us each.
  */
 MPCC_GLOBAL __u32 judge_bottleneck(struct mpcc_delays *own nonnull,
 				   const struct mpcc_delays *sibling nonnull, __u32 slot,
@@ -326,17 +336,16 @@ MPCC_GLOBAL __u32 judge_bottleneck(struct mpcc_delays *own nonnull,
 	struct mpcc_pair *p = &own->pairs[slot % MPCC_SIBLINGS];
 	__s32 longest = longest_lag(own, sibling), low = longest < 0 ? longest : 0;
 	__s32 high = longest > 0 ? longest : 0, found, other, enough;
-	__u64 passed;
+	__u64 passed = own->newest - p->judged_at;
 
 	if (p->sibling != sibling_id) {
 		__builtin_memset(p, 0, sizeof(*p));
 		p->sibling = sibling_id;
-		p->judged_at = own->newest;
 		p->probe = longest - 1;
+		passed = MPCC_JUDGE_EVERY;
 	}
-	if (own->newest < p->judged_at + MPCC_JUDGE_EVERY)
+	if (passed < MPCC_JUDGE_EVERY)
 		return p->verdict;
-	passed = own->newest - p->judged_at;
 	if (passed > MPCC_INTERVALS / 4)
 		passed = MPCC_INTERVALS / 4;
 	p->judged_at = own->newest;

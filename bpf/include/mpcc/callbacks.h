@@ -9,11 +9,11 @@
 #include "live.h"
 
 enum { PLAIN_KERNEL, PLAIN_OWN };
-TUNABLE_PAPER(
-	plain, PLAIN_KERNEL, "own",
-	"kernel|own; who controls connections that are not MPTCP: the kernel's CUBIC or this");
+TUNABLE_PAPER(plain, PLAIN_KERNEL, "own",
+	      "kernel|own; who controls connections that are not MPTCP: the kernel's CUBIC, or the "
+	      "algorithm");
 
-/* Only a socket of MPTCP needs mpcc. True if the kernel's CUBIC has taken the other. */
+/* Gives a plain TCP socket to the kernel's CUBIC. False: it is MPTCP's, or stays because the kernel has no cubic. */
 static __always_inline bool hand_over(struct sock *sk)
 {
 	char cubic[] = "cubic";

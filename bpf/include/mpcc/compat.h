@@ -16,6 +16,7 @@
 #define mpcc_has_field(ptr, field) bpf_core_field_exists((ptr)->field)
 #define mpcc_offset(type, field) bpf_core_field_offset(type, field)
 #define mpcc_tag(text) __attribute__((btf_decl_tag(text)))
+#define mpcc_unroll _Pragma("unroll")
 /* 0, of which the verifier knows only that it is a number. Once added to a value, all ways in which that came
  * about look the same to the verifier, and it goes on with one of them. */
 #define mpcc_unknown_zero(v)                                    \
@@ -31,6 +32,7 @@
 #define mpcc_has_field(ptr, field) 1
 #define mpcc_offset(type, field) __builtin_offsetof(type, field)
 #define mpcc_tag(text)
+#define mpcc_unroll
 #define mpcc_unknown_zero(v) 0
 #endif
 

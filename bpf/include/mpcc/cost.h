@@ -29,6 +29,12 @@ static __always_inline void read_uplink_profile(struct uplink_profile *profile,
 	profile->base_uw = p ? p->base_uw : 0;
 }
 
+/* Without one it costs nothing. */
+static __always_inline bool has_profile(const struct uplink_profile *profile)
+{
+	return profile->up_uw_per_mbps | profile->base_uw;
+}
+
 /* Mbit/s that the window allows: bytes per eighth of a microsecond, times 64. */
 static __always_inline struct mpcc_num window_rate(const struct mpcc_lane *l)
 {

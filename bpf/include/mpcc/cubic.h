@@ -28,7 +28,7 @@
 /* 268 seconds or 7,700,000 packets from the plateau; the most that the cube has room for. */
 #define CUBIC_MOST_TICKS (1 << 18)
 #define CUBIC_LEAST_CNT 2
-/* A segment's part in 1/cnt, before the first loss, when nothing is known of the path. */
+/* The largest cnt before the first loss, while nothing is known of the path. */
 #define CUBIC_FIRST_CNT 20
 
 /* w * 717/1024 */

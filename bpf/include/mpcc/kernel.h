@@ -89,6 +89,22 @@ struct dst_entry {
 	struct net_device *dev;
 };
 
+struct timer_list {
+	unsigned long expires; /* jiffies */
+};
+
+struct kernfs_node {
+	__u64 id;
+};
+
+struct cgroup {
+	struct kernfs_node *kn;
+};
+
+struct sock_cgroup_data {
+	struct cgroup *cgroup;
+};
+
 struct sock {
 	struct sock_common __sk_common;
 	struct dst_entry *sk_dst_cache;
@@ -97,6 +113,9 @@ struct sock {
 	unsigned long sk_pacing_rate;
 	__u32 sk_pacing_status;
 	unsigned int sk_gso_max_size;
+	struct timer_list tcp_retransmit_timer;
+	__u32 sk_mark;
+	struct sock_cgroup_data sk_cgrp_data;
 };
 
 struct inet_sock {
@@ -107,7 +126,11 @@ struct inet_connection_sock {
 	struct inet_sock icsk_inet;
 	const struct tcp_congestion_ops *icsk_ca_ops;
 	void *icsk_ulp_data;
+	/* Newer kernels have the sock's tcp_retransmit_timer instead. */
+	struct timer_list icsk_retransmit_timer;
 	__u32 icsk_rto; /* jiffies */
+	__u32 icsk_rto_min; /* jiffies */
+	__u8 icsk_pending; /* what that timer is for; 0 = it does not run */
 	__u8 icsk_ca_state : 5;
 	__u8 icsk_backoff;
 	__u64 icsk_ca_priv[13];
@@ -132,6 +155,7 @@ struct tcp_sock {
 	__u32 snd_una;
 	__u32 snd_nxt;
 	__u32 write_seq;
+	__u32 high_seq; /* snd_nxt when recovery began */
 	__u32 packets_out;
 	__u32 sacked_out;
 	__u32 lost_out;
@@ -164,6 +188,7 @@ struct mptcp_subflow_context {
 	__u32 request_bkup : 1, backup : 1, closing : 1, stale : 1;
 	__u8 local_id;
 	__u8 remote_id;
+	__u8 stale_count; /* timeouts of the connection's in a row that found no progress on it */
 	struct sock *tcp_sock;
 	struct sock *conn;
 };

@@ -26,6 +26,7 @@ struct mpcc_lane {
 	__u8 stale; /* the path manager has given it up for now */
 	__u8 closing; /* not established, or on its way out */
 	__u8 timed_out; /* in recovery from a retransmission timeout */
+	__u8 stalled; /* two timeouts of the connection's, or more, found no progress on it */
 	__u8 full; /* its send buffer takes no more */
 	__u8 carried; /* has unacknowledged data, which the data to send again may be a part of */
 };
@@ -37,16 +38,18 @@ struct mpcc_demand {
 	__u64 unsent; /* bytes that no subflow has got yet */
 	__u64 outstanding; /* bytes sent and not acknowledged */
 	__u8 reinject; /* the oldest data is to be sent again */
+	__u8 resent; /* all that was outstanding was sent again already, since a subflow stalled */
 };
 
 /* What was decided of the connection. */
 struct mpcc_outcome {
 	__u32 waits; /* there is room, but nothing is sent */
+	__u32 resend; /* all that is outstanding is sent again, by decisions on new data; none sends now */
 };
 
 /* What was decided of one subflow. */
 struct mpcc_verdict {
-	__u8 alive; /* neither closing, stale nor timed out; of backups only where no other is */
+	__u8 alive; /* of those that come first for this decision (sched_decide.h) */
 	__u8 usable; /* alive, and with room in its window and send buffer */
 	__u8 send;
 	__u8 refused; /* usable, but the scheduler waits, or excludes it (esmptcp) */
@@ -90,39 +93,44 @@ static __always_inline bool lane_faster(const struct mpcc_lane *a, const struct 
 }
 
 /*
- * The body of such a loop is a call of an MPCC_GLOBAL function: the verifier checks that once, for any i. It
- * would otherwise follow every combination of what the body does to one subflow and to the next.
+ * The compiler unrolls such a loop, and the verifier follows it round by round, with every combination of what the
+ * rounds leave in variables. A body of a few branches stands in the loop, and the loop in an MPCC_GLOBAL function if
+ * it finds something: its caller then goes on once, for any result. A long body is an MPCC_GLOBAL function itself,
+ * whose call costs some twenty instructions a subflow.
  */
-#define for_each_lane(i) for (__u32 i = 0; i < MPCC_MAX_LANES; i++)
+#define for_each_lane(i, s)                                      \
+	mpcc_unroll for (__u32 i = 0, count_of_##i = (s)->count; \
+			 i < MPCC_MAX_LANES && i < count_of_##i; i++)
 
-/* The faster of subflow i and the best so far, of those that are usable or at least alive. */
-MPCC_GLOBAL __u32 faster_of(struct mpcc_scene *s nonnull, __u32 best, __u32 i, __u32 usable)
+static __always_inline __u32 fastest_of(struct mpcc_scene *s, bool usable)
 {
-	const struct mpcc_verdict *v = verdict_at(s, i);
+	__u32 best = MPCC_NO_LANE, least_us8 = 0;
 
-	if (!(usable ? v->usable : v->alive))
-		return best;
-	if (best == MPCC_NO_LANE || lane_faster(lane_at(s, i), lane_at(s, best)))
-		return i;
+	for_each_lane(i, s)
+	{
+		const struct mpcc_verdict *v = verdict_at(s, i);
+		__u32 srtt_us8 = lane_at(s, i)->srtt_us8;
+
+		if (!(usable ? v->usable : v->alive))
+			continue;
+		if (best != MPCC_NO_LANE && srtt_us8 >= least_us8)
+			continue;
+		best = i;
+		least_us8 = srtt_us8;
+	}
 	return best;
 }
 
 /* The alive subflow with the lowest RTT, with or without room; MPCC_NO_LANE if there is none. */
-static __always_inline __u32 fastest_alive(struct mpcc_scene *s)
+MPCC_GLOBAL __u32 fastest_alive(struct mpcc_scene *s nonnull)
 {
-	__u32 best = MPCC_NO_LANE;
-
-	for_each_lane(i) best = faster_of(s, best, i, false);
-	return best;
+	return fastest_of(s, false);
 }
 
 /* The usable subflow with the lowest RTT; MPCC_NO_LANE if there is none. */
-static __always_inline __u32 fastest_usable(struct mpcc_scene *s)
+MPCC_GLOBAL __u32 fastest_usable(struct mpcc_scene *s nonnull)
 {
-	__u32 best = MPCC_NO_LANE;
-
-	for_each_lane(i) best = faster_of(s, best, i, true);
-	return best;
+	return fastest_of(s, true);
 }
 
 /* Marks a subflow to send. MPCC_NO_LANE marks none. */

@@ -12,11 +12,17 @@
 struct mpcc_scene eval;
 __u64 eval_own[SCHED_OWN_BYTES / 8]; /* a struct sched_own */
 
+/* A function that has struct sched_own among its arguments, so that the object's BTF tells of that one's fields. */
+MPCC_GLOBAL int decide_given(struct mpcc_scene *s nonnull, struct sched_own *own nonnull)
+{
+	sched_decide(s, own, s->demand.reinject);
+	return 0;
+}
+
 SEC("syscall")
 int mpcc_eval(void *ctx)
 {
-	sched_decide(&eval, (struct sched_own *)eval_own);
-	return 0;
+	return decide_given(&eval, (struct sched_own *)eval_own);
 }
 
 #endif

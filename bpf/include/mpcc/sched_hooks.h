@@ -32,6 +32,7 @@ struct sched_own;
 enum {
 	RULE_MARKED, /* it has marked what sends, if anything */
 	RULE_DEFERS, /* it marks none, as the hook after_retrans sends by other means: that is no wait */
+	RULE_TIMED, /* it marks none for now, and the hook after_send has the connection's timer end the wait */
 };
 
 struct sched_hooks {
@@ -47,6 +48,8 @@ struct sched_hooks {
 
 	/* The i-th subflow is another one than before: forgets what was kept of the one before. */
 	void (*start_subflow)(struct sched_own *own, __u32 i, const struct tcp_sock *tp);
+	/* When the i-th subflow comes, and every 100 ms: looks up what is known of it elsewhere, and seldom changes. */
+	void (*look_up_subflow)(struct sched_own *own, __u32 i, const struct tcp_sock *tp);
 	/* Before each decision: brings what is kept of subflow i, and of the connection, up to date. */
 	void (*read_subflow)(struct sched_own *own, __u32 i, const struct tcp_sock *tp);
 	void (*read_connection)(struct sched_own *own, const struct mpcc_scene *s,

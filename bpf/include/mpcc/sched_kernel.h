@@ -50,7 +50,8 @@
 
 /*
  * The kernel's functions, each by one name for both types.
- *   sched_set_scheduled   adds a subflow to those that are to send, or takes it away
+ *   sched_set_scheduled   adds a subflow to those that are to send, or takes it away. The module adds none that is
+ *                         not active
  *   sched_active          may send data: joined, its TCP state allows it, not stale. Takes the mark stale
  *                         away when something arrived since
  *   sched_resend          only with reinject = true, and not natively: makes all that was sent and is not
@@ -74,26 +75,48 @@
 #define sched_active mptcp_xsched_active
 #endif
 
+/*
+ * What an iterator gives. The verifier takes both pointers of the module's for valid, so that programs read through
+ * them without a check of each address, which costs seven instructions of x86.
+ */
+#ifdef MPCC_NATIVE
 struct sched_iter {
 	__u64 opaque[2];
 } __attribute__((aligned(8)));
 
-extern int sched_iter_new(struct sched_iter *it, struct mptcp_sock *msk) __ksym;
 extern struct mptcp_subflow_context *sched_iter_next(struct sched_iter *it) __ksym;
+#else
+struct sched_iter {
+	__u64 opaque[4];
+} __attribute__((aligned(8)));
+
+struct mptcp_xsched_subflow {
+	struct mptcp_subflow_context *context;
+	struct tcp_sock *socket;
+};
+
+extern struct mptcp_xsched_subflow *sched_iter_next(struct sched_iter *it) __ksym;
+#endif
+extern int sched_iter_new(struct sched_iter *it, struct mptcp_sock *msk) __ksym;
 extern void sched_iter_destroy(struct sched_iter *it) __ksym;
 extern void sched_set_scheduled(struct mptcp_subflow_context *subflow, bool scheduled) __ksym;
 extern bool sched_active(struct mptcp_subflow_context *subflow) __ksym;
 
 #ifdef MPCC_NATIVE
 extern void mptcp_set_timeout(struct sock *sk) __ksym;
-extern void mptcp_pm_subflow_chk_stale(const struct mptcp_sock *msk, struct sock *ssk) __ksym;
+/* In older trees the scheduler counts a timeout, by the first. Newer ones have the second, and count before they ask. */
+extern void mptcp_pm_subflow_chk_stale(const struct mptcp_sock *msk,
+				       struct sock *ssk) __ksym __weak;
+extern void mptcp_pm_chk_stale(const struct mptcp_sock *msk) __ksym __weak;
 
 /* Kernels with a type of their own have no function for it. */
+#define SCHED_CAN_RESEND 0
 static __always_inline bool sched_resend(struct mptcp_sock *msk)
 {
 	return false;
 }
 #else
+#define SCHED_CAN_RESEND 1
 extern bool mptcp_xsched_resend(struct mptcp_sock *msk) __ksym;
 #define sched_resend mptcp_xsched_resend
 #endif
@@ -105,25 +128,36 @@ static __always_inline struct sched_iter *sched_iter_begin(struct sched_iter *it
 	return it;
 }
 
+/* The next subflow, and its socket; NULL when there is no more. */
+static __always_inline const struct tcp_sock *sched_next(struct sched_iter *it,
+							 struct mptcp_subflow_context **subflow)
+{
+#ifdef MPCC_NATIVE
+	*subflow = sched_iter_next(it);
+	return *subflow ? bpf_rdonly_cast((*subflow)->tcp_sock, mpcc_type_id(struct tcp_sock)) :
+			  NULL;
+#else
+	const struct mptcp_xsched_subflow *next = sched_iter_next(it);
+
+	if (!next)
+		return NULL;
+	*subflow = next->context;
+	return next->socket;
+#endif
+}
+
 /*
- * Walks a connection's subflows in the order they were made. A subflow may be kept and scheduled after the
- * walk. The iterator is let go wherever the loop is left, by break and return too.
+ * Walks a connection's subflows in the order they were made, each with its socket. A subflow may be kept and scheduled
+ * after the walk. The iterator is let go wherever the loop is left, by break and return too.
  */
-#define sched_for_each(subflow, msk)                                                         \
+#define sched_for_each(subflow, socket, msk)                                                 \
 	for (struct sched_iter it_of_##subflow __attribute__((cleanup(sched_iter_destroy))), \
 	     *it_at_##subflow = sched_iter_begin(&it_of_##subflow, msk);                     \
-	     (subflow = sched_iter_next(it_at_##subflow));)
-
-/* A subflow's socket, to read. */
-static __always_inline const struct tcp_sock *
-sched_socket(const struct mptcp_subflow_context *subflow)
-{
-	return bpf_rdonly_cast(subflow->tcp_sock, mpcc_type_id(struct tcp_sock));
-}
+	     (socket = sched_next(it_at_##subflow, &subflow));)
 
 static __always_inline bool sched_backup(const struct mptcp_subflow_context *subflow)
 {
-	return mpcc_bits(subflow, backup) || mpcc_bits(subflow, request_bkup);
+	return mpcc_bits(subflow, backup) | mpcc_bits(subflow, request_bkup);
 }
 
 /* The send buffer takes more. The kernel's own scheduler chooses none while its best subflow's is full. */
@@ -164,9 +198,26 @@ static __always_inline __u64 sched_next_seq(const struct mptcp_sock *msk)
 	return head ? head->data_seq + head->already_sent : msk->snd_nxt;
 }
 
+/* Jiffies until the subflow's own timer goes off, for a probe of the tail's or a retransmission; 0 if none runs. */
+static __always_inline __u32 sched_timeout_left(const struct tcp_sock *tp)
+{
+	const struct inet_connection_sock *icsk = &tp->inet_conn;
+	const struct sock *sk = &icsk->icsk_inet.sk;
+	__s64 left;
+
+	if (!icsk->icsk_pending)
+		return 0;
+	if (mpcc_has_field(icsk, icsk_retransmit_timer))
+		left = icsk->icsk_retransmit_timer.expires;
+	else
+		left = sk->tcp_retransmit_timer.expires;
+	left -= bpf_jiffies64();
+	return left > 0 ? left : 0;
+}
+
 /*
- * The connection's retransmission timeout in jiffies, for when its timer is next started: the longest
- * timeout of the subflows that carry data (icsk_rto), unless something is to be sent twice.
+ * The connection's retransmission timeout in jiffies, for when its timer is next started: as the kernel has it,
+ * the longest time that is left to the timer of a subflow, unless something is to be sent twice.
  */
 static __always_inline void sched_set_timeout(struct mptcp_sock *msk, unsigned long timeout)
 {
@@ -187,19 +238,22 @@ struct MPCC_SCHED_TYPE {
 
 /*
  * Counts timeouts against the subflows after a call with reinject = true, and returns the call's result for the
- * kernel. With the module's type the module counts.
+ * kernel. With the module's type the module or the kernel counts.
  */
 #ifdef MPCC_NATIVE
 #define SCHED_RETRANS_SECTION "struct_ops.s" /* for mptcp_pm_subflow_chk_stale() */
 static __always_inline int count_timeouts(struct mptcp_sock *msk, int scheduled)
 {
 	struct mptcp_subflow_context *subflow;
+	const struct tcp_sock *tp;
 
 	if (scheduled == SCHED_EARLY)
 		return 0;
-	sched_for_each(subflow, msk)
+	if (mptcp_pm_chk_stale)
+		return scheduled;
+	sched_for_each(subflow, tp, msk)
 	{
-		if (sched_active(subflow) && !sched_all_acked(sched_socket(subflow)))
+		if (sched_active(subflow) && !sched_all_acked(tp))
 			mptcp_pm_subflow_chk_stale(msk, subflow->tcp_sock);
 	}
 	return scheduled;

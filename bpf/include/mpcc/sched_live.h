@@ -13,142 +13,246 @@
 /* What the kernel's scheduler sends at most before it decides anew: a packet of 64 KiB with its headers. */
 #define MPCC_MOST_BURST 65428
 
-static __always_inline void read_window(struct mpcc_lane *l, const struct tcp_sock *tp)
+/*
+ * What seldom changes is looked up so often, and told the live map so often, beside what is counted. Both are also due
+ * when a subflow comes.
+ */
+#define LOOK_UP_EVERY_US 100000
+#define SHOW_EVERY_US 10000
+
+static __always_inline void read_window(struct mpcc_lane *l, const struct tcp_sock *tp,
+					__u32 write_seq)
 {
-	__u32 left = tp->sacked_out + tp->lost_out, out = tp->packets_out + tp->retrans_out;
+	__s32 in_flight = tp->packets_out + tp->retrans_out - (tp->sacked_out + tp->lost_out);
 
 	l->srtt_us8 = tp->srtt_us;
 	l->cwnd = tp->snd_cwnd;
-	l->in_flight = out > left ? out - left : 0;
-	l->queued = tp->write_seq - tp->snd_nxt;
+	l->in_flight = in_flight > 0 ? in_flight : 0;
+	l->queued = write_seq - tp->snd_nxt;
 	l->mss = tp->mss_cache;
 	l->full = !sched_memory_free(tp);
-	l->carried = !sched_all_acked(tp);
+	l->carried = tp->snd_una != write_seq;
 }
 
-/* One subflow's numbers. Not inlined: so the verifier checks it once, and not in every round of the walk. */
-static __noinline int read_lane(struct sched_state *st, struct mptcp_subflow_context *subflow,
-				__u32 i)
+/*
+ * What was sent before a timeout is not acknowledged yet. Without SACK the kernel keeps the state CA_Loss longer, until
+ * something newer is acknowledged: who waited for the state to end would never send that.
+ */
+static __always_inline bool sched_timed_out(const struct tcp_sock *tp)
 {
-	const struct tcp_sock *tp;
-	struct mpcc_lane *l;
+	return mpcc_bits(&tp->inet_conn, icsk_ca_state) == TCP_CA_Loss &&
+	       tp->snd_una != tp->high_seq;
+}
 
-	/* The compiler sees that i is in range, and would drop the check that shows it to the verifier. */
-	barrier_var(i);
-	if (!st || !subflow || i >= MPCC_MAX_LANES)
-		return 0;
-	l = &st->scene.lanes[i];
-	tp = sched_socket(subflow);
-	/* Subflows move up in the list when one before them ends. */
-	if (l->subflow_id != subflow->subflow_id) {
-		l->subflow_id = subflow->subflow_id;
+/*
+ * The connection's timer is to go off with the last of the timers of the subflows that make progress: a subflow that
+ * makes none doubles its own time again and again, and is to be found dead soon. Where no other is to be waited for,
+ * the timer takes the shortest time there is. All of this as in the kernel's own scheduler.
+ */
+static __always_inline void read_timeout(struct sched_state *st, const struct tcp_sock *tp,
+					 bool progress)
+{
+	__u32 left = progress ? sched_timeout_left(tp) : 0;
+
+	if (left > st->timeout)
+		st->timeout = left;
+	else if (!st->timeout)
+		st->timeout_min = tp->inet_conn.icsk_rto_min;
+}
+
+/*
+ * One subflow's numbers, and what the scheduler keeps of it for itself. It is another one than before where one before
+ * it in the list has ended, too.
+ */
+static __always_inline void read_lane(struct sched_state *st, __u32 i,
+				      const struct mptcp_subflow_context *subflow,
+				      const struct tcp_sock *tp, bool active, bool look_up)
+{
+	struct mpcc_lane *l = lane_at(&st->scene, i);
+	__u32 id = subflow->subflow_id, write_seq = tp->write_seq;
+	__u8 stale_count = subflow->stale_count;
+	bool another = l->subflow_id != id;
+
+	count_lane_bytes(st, i, write_seq, another);
+	l->closing = !active;
+	l->stale = !active && mpcc_bits(subflow, stale);
+	l->backup = sched_backup(subflow);
+	l->timed_out = sched_timed_out(tp);
+	l->stalled = stale_count > 1;
+	if (l->stalled)
+		st->stalled = 1;
+	read_window(l, tp, write_seq);
+	if (active)
+		read_timeout(st, tp, !stale_count);
+	if (another) {
+		l->subflow_id = id;
+		st->shown_us = 0;
 		if (sched_hooks.start_subflow)
 			sched_hooks.start_subflow(own_of(st), i, tp);
 	}
-	l->closing = !sched_active(subflow);
-	l->stale = mpcc_bits(subflow, stale);
-	l->backup = sched_backup(subflow);
-	l->timed_out = mpcc_bits(&tp->inet_conn, icsk_ca_state) == TCP_CA_Loss;
-	read_window(l, tp);
+	if (sched_hooks.look_up_subflow && (another || look_up))
+		sched_hooks.look_up_subflow(own_of(st), i, tp);
 	if (sched_hooks.read_subflow)
 		sched_hooks.read_subflow(own_of(st), i, tp);
-	if (!l->closing && l->carried && st->rto < tp->inet_conn.icsk_rto)
-		st->rto = tp->inet_conn.icsk_rto;
-	return 0;
 }
 
-static __noinline int read_scene(struct sched_state *st, struct mptcp_sock *msk, bool reinject)
+static __always_inline void read_scene(struct sched_state *st, struct mptcp_sock *msk,
+				       bool reinject)
 {
+	struct mpcc_demand *d = &st->scene.demand;
 	struct mptcp_subflow_context *subflow;
-	struct mpcc_demand *d;
+	const struct tcp_sock *tp;
+	bool look_up;
 	__u32 i = 0;
 
-	if (!st)
-		return 0;
-	d = &st->scene.demand;
 	d->now_us = now_us();
 	d->window = sched_window(msk);
 	d->unsent = msk->write_seq - sched_next_seq(msk);
 	d->outstanding = msk->snd_nxt - msk->snd_una;
 	d->reinject = reinject;
-	st->rto = 0;
-	sched_for_each(subflow, msk)
+	st->timeout = 0;
+	st->stalled = 0;
+	look_up = d->now_us - st->looked_us >= LOOK_UP_EVERY_US;
+	if (look_up)
+		st->looked_us = d->now_us;
+	sched_for_each(subflow, tp, msk)
 	{
 		if (i >= MPCC_MAX_LANES)
 			break;
-		read_lane(st, subflow, i);
+		read_lane(st, i, subflow, tp, sched_active(subflow), look_up);
 		i++;
 	}
 	st->scene.count = i;
+	d->resent = !SCHED_CAN_RESEND || (d->resent && st->stalled);
 	if (sched_hooks.read_connection)
 		sched_hooks.read_connection(own_of(st), &st->scene, msk);
+}
+
+/* Counts subflow i among those that are to send, the least of whose bursts is what all may send. */
+static __always_inline void count_choice(struct sched_state *st, __u32 i)
+{
+	const struct mpcc_lane *l = &st->scene.lanes[i];
+	__u64 burst = sched_hooks.burst ? sched_hooks.burst(l) : lane_room(l);
+
+	st->chosen++;
+	if (burst < st->burst)
+		st->burst = burst;
+}
+
+/* Brings the live map up to date, beside the counts. */
+static __noinline int show_scene(struct mpcc_sched_connection *shown, struct sched_state *st,
+				 struct mptcp_sock *msk)
+{
+	struct mptcp_subflow_context *subflow;
+	const struct tcp_sock *tp;
+	__u32 i = 0, left_out = 0;
+
+	sched_for_each(subflow, tp, msk)
+	{
+		if (i >= MPCC_MAX_LANES) {
+			left_out++;
+			continue;
+		}
+		show_lane(shown, st, i, subflow, tp);
+		i++;
+	}
+	show_connection(shown, st, left_out);
 	return 0;
 }
 
-static __always_inline __u64 burst_of(const struct mpcc_lane *l)
+/* Counts the decision, in the live map and of those that are to send. */
+static __always_inline void count_scene(struct sched_state *st, struct mptcp_sock *msk,
+					bool reinject)
 {
-	return sched_hooks.burst ? sched_hooks.burst(l) : lane_room(l);
+	struct mpcc_sched_connection *shown = connection_entry(st);
+
+	if (shown)
+		count_decision(shown, st, reinject);
+	st->chosen = 0;
+	st->burst = MPCC_MOST_BURST;
+	for_each_lane(i, &st->scene)
+	{
+		if (shown)
+			count_lane(&shown->subflows[i], st, i, reinject);
+		if (st->scene.verdicts[i].send)
+			count_choice(st, i);
+	}
+	if (shown && st->scene.demand.now_us - st->shown_us >= SHOW_EVERY_US)
+		show_scene(shown, st, msk);
 }
 
-/*
- * Tells the kernel: 0 if some subflow is to send. When the peer's window is full, the one that is chosen
- * probes it, as with the kernel's own scheduler.
- */
-static __noinline int apply_scene(struct sched_state *st, struct mptcp_sock *msk)
+/* Tells the kernel which subflows are to send. */
+static __always_inline void schedule_chosen(struct sched_state *st, struct mptcp_sock *msk)
 {
 	struct mptcp_subflow_context *subflow;
-	__u64 burst = MPCC_MOST_BURST;
-	__u32 i = 0, chosen = 0;
+	const struct tcp_sock *tp;
+	__u32 i = 0, scheduled = 0;
 
-	if (!st)
-		return -1;
-	sched_for_each(subflow, msk)
+	sched_for_each(subflow, tp, msk)
 	{
 		if (i >= MPCC_MAX_LANES)
 			break;
-		if (st->scene.verdicts[i].send) {
-			__u64 most = burst_of(&st->scene.lanes[i]);
-
+		if (verdict_at(&st->scene, i)->send) {
 			sched_set_scheduled(subflow, true);
-			chosen++;
-			if (most < burst)
-				burst = most;
+			if (++scheduled == st->chosen)
+				break;
 		}
 		i++;
 	}
-	if (st->rto)
-		sched_set_timeout(msk, st->rto);
-	if (!chosen)
+}
+
+/*
+ * Tells the kernel, and the live map: 0 if some subflow is to send. When the peer's window is full, the one that is
+ * chosen probes it, as with the kernel's own scheduler.
+ */
+static __always_inline int apply_scene(struct sched_state *st, struct mptcp_sock *msk,
+				       bool reinject)
+{
+	__u64 window = st->scene.demand.window;
+
+	count_scene(st, msk, reinject);
+	if (!reinject && (st->timeout || st->timeout_min))
+		sched_set_timeout(msk, st->timeout ? st->timeout : st->timeout_min);
+	if (!st->chosen)
 		return -1;
-	if (st->scene.demand.window < burst)
-		burst = st->scene.demand.window;
-	if (burst)
-		msk->snd_burst = burst;
+	schedule_chosen(st, msk);
+	if (window < st->burst)
+		st->burst = window;
+	if (st->burst)
+		msk->snd_burst = st->burst;
 	return 0;
 }
 
 /*
- * For a connection without a state: the first subflow that may send, a backup only if no other may. What is to
- * be sent again goes to one that has nothing unacknowledged.
+ * For a connection without a state: the first subflow that may send, a backup only if no other is active. What is
+ * to be sent again goes to one that has nothing unacknowledged, a backup only if those that have are stalled.
  */
 static __noinline int choose_first(struct mptcp_sock *msk, bool reinject)
 {
 	struct mptcp_subflow_context *subflow, *spare = NULL;
+	const struct tcp_sock *tp;
+	bool others = false;
 
-	sched_for_each(subflow, msk)
+	sched_for_each(subflow, tp, msk)
 	{
-		const struct tcp_sock *tp = sched_socket(subflow);
+		bool backup = sched_backup(subflow);
 
-		if (!sched_active(subflow) || !sched_memory_free(tp) ||
-		    (reinject && !sched_all_acked(tp)))
+		if (!sched_active(subflow))
 			continue;
-		if (!sched_backup(subflow)) {
+		if (reinject && !sched_all_acked(tp)) {
+			others |= subflow->stale_count <= 1;
+			continue;
+		}
+		others |= !backup;
+		if (!sched_memory_free(tp))
+			continue;
+		if (!backup) {
 			sched_set_scheduled(subflow, true);
 			return 0;
 		}
 		spare = subflow;
 	}
-	if (!spare)
+	if (!spare || others)
 		return -1;
 	sched_set_scheduled(spare, true);
 	return 0;
@@ -164,9 +268,10 @@ static __always_inline int sched_choose(struct mptcp_sock *msk, bool reinject)
 	if (!st->opened)
 		open_connection(msk, st);
 	read_scene(st, msk, reinject);
-	sched_decide(&st->scene, own_of(st));
-	scheduled = apply_scene(st, msk);
-	show_connection(st, msk);
+	sched_decide(&st->scene, own_of(st), reinject);
+	scheduled = apply_scene(st, msk, reinject);
+	if (reinject && st->scene.outcome.resend)
+		st->scene.demand.resent = sched_resend(msk);
 	if (!reinject && sched_hooks.after_send)
 		return sched_hooks.after_send(own_of(st), &st->scene, msk, scheduled);
 	if (reinject && sched_hooks.after_retrans)

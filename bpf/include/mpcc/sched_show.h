@@ -56,19 +56,25 @@ sched_total_of(const struct mpcc_sched_connection *c)
 	return t;
 }
 
-/* Enters the connection into the live map. Without room it goes on unseen and is counted. */
+/*
+ * Enters the connection into the live map. Without room, there or in its namespace's part, it goes on unseen and is
+ * counted.
+ */
 static __noinline int open_connection(struct mptcp_sock *msk, struct sched_state *st)
 {
 	struct mpcc_sched_counter_set *counters = sched_counters();
 	struct mpcc_sched_connection *c;
 	struct mpcc_sched_total *t;
+	__u32 *states;
 	__u64 id;
 
 	if (!st || !counters)
 		return 0;
 	st->opened = 1;
 	id = __sync_fetch_and_add(&counters->last_id, 1) + 1;
-	if (bpf_map_update_elem(&mpcc_sched_conn, &id, &no_connection, BPF_NOEXIST)) {
+	states = states_beside(msk);
+	if (!states || *states > mpcc_namespace_shown ||
+	    bpf_map_update_elem(&mpcc_sched_conn, &id, &no_connection, BPF_NOEXIST)) {
 		__sync_fetch_and_add(&counters->lost_connections, 1);
 		return 0;
 	}
@@ -93,7 +99,7 @@ static __noinline int close_connection(struct sched_state *st)
 {
 	struct mpcc_sched_connection *c;
 	struct mpcc_sched_total *t;
-	__u64 id, bytes = 0;
+	__u64 id, bytes;
 
 	if (!st)
 		return 0;
@@ -103,8 +109,9 @@ static __noinline int close_connection(struct sched_state *st)
 		return 0;
 	t = sched_total_of(c);
 	if (t) {
+		bytes = st->bytes_gone;
 		for (__u32 i = 0; i < MPCC_MAX_LANES; i++)
-			bytes += c->subflows[i].bytes;
+			bytes += st->bytes[i].handed;
 		__sync_fetch_and_add(&t->closed, 1);
 		__sync_fetch_and_add(&t->decisions, c->decisions);
 		__sync_fetch_and_add(&t->waits, c->waits);
@@ -116,83 +123,83 @@ static __noinline int close_connection(struct sched_state *st)
 	return 0;
 }
 
-/* One subflow's part of the live state. */
-static __noinline int show_lane(struct sched_state *st, struct mptcp_subflow_context *subflow,
-				__u32 i)
+/* Counts what subflow i has got since the last decision; from now on if it is another one than then. */
+static __always_inline void count_lane_bytes(struct sched_state *st, __u32 i, __u32 write_seq,
+					     bool another)
 {
-	struct mpcc_sched_connection *c;
-	struct mpcc_sched_subflow *s;
-	const struct mpcc_verdict *v;
-	const struct tcp_sock *tp;
-	const struct mpcc_lane *l;
+	struct lane_bytes *n = element_of(st->bytes, i);
 
-	/* The compiler sees that i is in range, and would drop the check that shows it to the verifier. */
-	barrier_var(i);
-	if (!st || !subflow || i >= MPCC_MAX_LANES)
-		return 0;
-	c = connection_entry(st);
-	if (!c)
-		return 0;
-	s = &c->subflows[i];
-	l = &st->scene.lanes[i];
-	v = &st->scene.verdicts[i];
-	tp = sched_socket(subflow);
+	if (another) {
+		st->bytes_gone += n->handed;
+		n->handed = 0;
+	} else {
+		n->handed += write_seq - n->write_seq;
+	}
+	n->write_seq = write_seq;
+}
+
+/* Counts what was decided of subflow i. */
+static __always_inline void count_lane(struct mpcc_sched_subflow *s, const struct sched_state *st,
+				       __u32 i, bool reinject)
+{
+	const struct mpcc_verdict *v = &st->scene.verdicts[i];
+	const struct mpcc_lane *l = &st->scene.lanes[i];
+
 	if (s->subflow_id != l->subflow_id) {
 		__builtin_memset(s, 0, sizeof(*s));
 		s->subflow_id = l->subflow_id;
-		s->write_seq = tp->write_seq;
-		s->local_id = subflow->local_id;
-		s->remote_id = subflow->remote_id;
-		s->allowed = 1;
 	}
-	s->bytes += tp->write_seq - s->write_seq;
-	s->write_seq = tp->write_seq;
-	s->backup = l->backup;
-	s->ifindex = sched_ifindex(tp);
-	if (sched_hooks.show_subflow)
-		sched_hooks.show_subflow(s, own_of(st), i);
-	if (st->scene.demand.reinject) {
+	s->bytes = st->bytes[i].handed;
+	if (reinject) {
 		s->retransmitted += v->send;
-		return 0;
+		return;
 	}
-	s->chosen += v->send;
-	s->refused += v->refused;
-	s->full += v->alive && !lane_room(l);
-	return 0;
+	if (v->send)
+		s->chosen++;
+	if (v->refused)
+		s->refused++;
+	if (!v->usable && v->alive && !lane_room(l))
+		s->full++;
 }
 
-static __noinline int show_connection(struct sched_state *st, struct mptcp_sock *msk)
+/* Counts a decision in the live state; count_lane() counts it for each subflow. */
+static __always_inline void count_decision(struct mpcc_sched_connection *c,
+					   const struct sched_state *st, bool reinject)
 {
-	struct mptcp_subflow_context *subflow;
-	struct mpcc_sched_connection *c;
-	__u32 i = 0, left_out = 0;
-
-	if (!st)
-		return 0;
-	c = connection_entry(st);
-	if (!c)
-		return 0;
-	c->updated_us = st->scene.demand.now_us;
-	if (st->scene.demand.reinject) {
+	if (reinject) {
 		c->retransmissions++;
 	} else {
 		c->decisions++;
 		c->waits += st->scene.outcome.waits;
 	}
+	c->count = st->scene.count;
+	c->updated_us = st->scene.demand.now_us;
+}
+
+/* One subflow's part of the live state, beside the counts. */
+static __always_inline void show_lane(struct mpcc_sched_connection *c, struct sched_state *st,
+				      __u32 i, const struct mptcp_subflow_context *subflow,
+				      const struct tcp_sock *tp)
+{
+	struct mpcc_sched_subflow *s = element_of(c->subflows, i);
+
+	s->local_id = subflow->local_id;
+	s->remote_id = subflow->remote_id;
+	s->backup = lane_at(&st->scene, i)->backup;
+	s->ifindex = sched_ifindex(tp);
+	s->allowed = 1;
+	if (sched_hooks.show_subflow)
+		sched_hooks.show_subflow(s, own_of(st), i);
+}
+
+/* The connection's part of it, once its subflows are shown: so many more that a decision does not look at. */
+static __always_inline void show_connection(struct mpcc_sched_connection *c, struct sched_state *st,
+					    __u32 left_out)
+{
+	st->shown_us = st->scene.demand.now_us;
+	c->left_out = left_out;
 	if (sched_hooks.show_choice)
 		sched_hooks.show_choice(&c->choice, own_of(st), &st->scene);
-	sched_for_each(subflow, msk)
-	{
-		if (i >= MPCC_MAX_LANES) {
-			left_out++;
-			continue;
-		}
-		show_lane(st, subflow, i);
-		i++;
-	}
-	c->count = i;
-	c->left_out = left_out;
-	return 0;
 }
 
 #endif

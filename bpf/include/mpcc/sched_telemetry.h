@@ -2,7 +2,8 @@
 /*
  * What the packet schedulers tell other programs: maps pinned by name under /sys/fs/bpf/mpcc/maps,
  * beside those of telemetry.h, written and read in the same manner. A connection enters its map at its
- * first decision and leaves it when it closes; what it did stays in the totals.
+ * first decision and leaves it when it closes; what it did stays in the totals. Each decision is counted in it; the
+ * rest is brought up to date when a decision finds it 10 ms old, or a subflow new.
  */
 #ifndef MPCC_SCHED_TELEMETRY_H
 #define MPCC_SCHED_TELEMETRY_H
@@ -23,7 +24,7 @@ struct mpcc_sched_subflow {
 	struct mpcc_num cost; /* mJ per Mbit at that rate (emtcp, esmptcp); 0 = no profile */
 	__u32 subflow_id; /* as ip mptcp monitor counts them */
 	__u32 ifindex;
-	__u32 write_seq; /* the subflow's sequence number up to which bytes are counted */
+	__u32 pad;
 	__u8 local_id; /* address ids, as ss -M shows them */
 	__u8 remote_id;
 	__u8 backup;

@@ -12,7 +12,7 @@
 #include "tunable.h"
 #include "view.h"
 
-/* The paper of an algorithm that finds shared bottlenecks itself defines these otherwise. */
+/* An algorithm whose own paper finds shared bottlenecks defines both. */
 #ifndef MPCC_COUPLE
 #define MPCC_COUPLE COUPLE_ALWAYS
 #define MPCC_PAPER_COUPLE "always"
@@ -72,52 +72,59 @@ static __always_inline bool apart_by_address(const struct tcp_sock *a, const str
 	return x && y && x->ifindex != y->ifindex && !same_remote(a, b);
 }
 
+/* By a verdict: a new one, if it is the sibling's turn, or the last one. */
 static __always_inline bool is_apart(struct mpcc_delays *own, const struct tcp_sock *self,
-				     const struct tcp_sock *tp, __u32 subflow_id)
+				     const struct tcp_sock *tp, __u32 subflow_id, bool turn)
 {
-	struct mpcc_delays *theirs = NULL;
-	__u32 verdict = MPCC_UNDECIDED;
+	struct mpcc_delays *theirs;
+	__u32 verdict;
 
-	if (tp->inet_conn.icsk_ca_ops == self->inet_conn.icsk_ca_ops)
-		theirs = delays_of(tp);
-	if (theirs)
-		verdict = judge_bottleneck(own, theirs, subflow_id, subflow_id);
+	if (tp->inet_conn.icsk_ca_ops != self->inet_conn.icsk_ca_ops)
+		return apart_by_address(self, tp);
+	theirs = turn ? delays_of(tp) : NULL;
+	verdict = theirs ? judge_bottleneck(own, theirs, subflow_id, subflow_id) :
+			   last_verdict(own, subflow_id, subflow_id);
 	if (verdict == MPCC_UNDECIDED)
 		return apart_by_address(self, tp);
 	return verdict == MPCC_APART;
 }
 
-/* Judges every sibling anew, so that a number that comes again has no past. */
+/*
+ * Judges the sibling whose turn it is. Which ones are apart is noted of all anew, so that a number that comes again
+ * has no past.
+ */
 static __always_inline void judge_siblings(const struct tcp_sock *self, struct mpcc_flow *flow,
 					   struct mpcc_delays *own)
 {
 	const struct mptcp_subflow_context *own_ctx = subflow_of(self);
 	const struct mptcp_sock *conn = connection_of(own_ctx);
-	const struct list_head *head, *next;
-	__u32 apart = 0, together = 0;
+	const struct list_head *next;
+	__u32 apart, together, siblings, turn;
 
 	if (!conn)
 		return;
-	head = &conn->conn_list;
-	next = head->next;
+	/* Numbers that the verifier does not know, or it would follow every way in which siblings may be judged. */
+	apart = together = siblings = mpcc_unknown_zero(own->newest);
+	turn = own->siblings ? own->newest / MPCC_JUDGE_EVERY % own->siblings : 0;
+	next = conn->conn_list.next;
 	for (int i = 0; i < MPCC_MAX_SUBFLOWS; i++) {
-		const struct mptcp_subflow_context *ctx;
+		const struct mptcp_subflow_context *ctx = subflow_at(conn, next);
 		const struct tcp_sock *tp;
 
-		if (!next || next == head)
+		if (!ctx)
 			break;
-		ctx = context_at(next);
 		next = ctx->node.next;
 		if (ctx == own_ctx)
 			continue;
 		tp = bpf_rdonly_cast(ctx->tcp_sock, mpcc_type_id(struct tcp_sock));
 		if (!names(tp, ctx))
 			continue;
-		if (is_apart(own, self, tp, ctx->subflow_id))
+		if (is_apart(own, self, tp, ctx->subflow_id, siblings++ == turn))
 			apart |= 1 << (ctx->subflow_id & 15);
 		else
 			together++;
 	}
+	own->siblings = siblings;
 	flow->apart = apart;
 	flow->single = apart && !together;
 }

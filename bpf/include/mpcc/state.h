@@ -10,7 +10,7 @@
 struct mpcc_round {
 	__u32 began_us;
 	__u32 end; /* snd_nxt when it began */
-	__u32 last_ack_us; /* of the ACKs that came closely one after the other */
+	__u32 last_ack_us; /* when the last ACK of a close train came */
 	__u32 min_rtt_us; /* of its samples */
 	__u32 base_rtt_us; /* of all rounds' */
 };

@@ -4,7 +4,7 @@
  * all congestion controls; these types are their only definition (Go's are generated from them).
  *
  * A value is written field by field while others read it: each field is whole, but fields of one
- * read may be one refresh apart. A refresh happens at most once per RTT and once per 20 ms.
+ * read may be one refresh apart. A refresh happens at most once per RTT and once per 100 ms.
  *
  * A network namespace is told apart by its cookie, which no other one has had since the machine
  * started. Its inode number, which people see, comes again when it has ended.
@@ -19,7 +19,7 @@
 #define MPCC_MAX_FLOWS 16384
 #define MPCC_MAX_TOTALS 1024
 #define MPCC_RTT_BUCKETS 24
-#define MPCC_REFRESH_MIN_US 20000
+#define MPCC_REFRESH_MIN_US 100000
 
 /* Live state of one subflow, or of a TCP connection that is not multipath (token 0). */
 struct mpcc_subflow {

@@ -87,9 +87,12 @@ static __always_inline bool names(const struct tcp_sock *tp,
 	return tp->is_mptcp && tp->inet_conn.icsk_ulp_data == ctx;
 }
 
-/* An entry of the connection's list of subflows. */
-static __always_inline const struct mptcp_subflow_context *context_at(const struct list_head *entry)
+/* The subflow at an entry of a connection's list; NULL at the list's end. */
+static __always_inline const struct mptcp_subflow_context *subflow_at(const struct mptcp_sock *conn,
+								      const struct list_head *entry)
 {
+	if (!entry || entry == &conn->conn_list)
+		return NULL;
 	return bpf_rdonly_cast((const char *)entry -
 				       mpcc_offset(struct mptcp_subflow_context, node),
 			       mpcc_type_id(struct mptcp_subflow_context));
@@ -110,15 +113,23 @@ static __always_inline void read_sibling(struct mpcc_path *p, const struct tcp_s
 		p->closing = 1;
 }
 
+/* Whether its connection has no other subflow, usable or not. */
+static __always_inline bool is_only_subflow(const struct tcp_sock *tp)
+{
+	const struct mptcp_subflow_context *ctx = subflow_of(tp);
+	const struct mptcp_sock *conn = connection_of(ctx);
+
+	return !conn || (conn->conn_list.next == &ctx->node && ctx->node.next == &conn->conn_list);
+}
+
 /* Stands for all groups at once: no path's group is as large. */
 #define MPCC_ANY_GROUP (1ULL << 32)
 
 struct cc_view {
 	struct mpcc_path self;
-	union {
-		const struct tcp_sock *socket; /* whose view it is to be, until it is filled */
-		__u64 sums[CC_SUM_BYTES / 8]; /* a struct cc_sum over the subflows of one group */
-	};
+	__u64 sums[CC_SUM_BYTES / 8]; /* a struct cc_sum over the subflows of one group */
+	const struct tcp_sock *socket; /* whose view it is */
+	const struct mptcp_subflow_context *sibling; /* which add_sibling() is to read */
 	__u32 counting; /* the connection's subflows that count, of whatever group */
 	__u32 grouped; /* those of the group */
 	__u32 coupled; /* the own subflow is one of them */
@@ -130,8 +141,8 @@ static __always_inline struct cc_sum *sum_of(struct cc_view *v)
 }
 
 /*
- * Whether a path counts, among the backups or among the others as asked for; then it goes into the sums, of the group
- * if it is of that.
+ * Counts a usable path, if it is a backup or is none, as asked for, and adds it to the sums, if it is of the group.
+ * False: it does not count.
  */
 static __always_inline bool count_path(struct cc_view *v, const struct mpcc_path *p, __u32 backups,
 				       __u64 group)
@@ -147,41 +158,48 @@ static __always_inline bool count_path(struct cc_view *v, const struct mpcc_path
 	return true;
 }
 
-static __always_inline void count_siblings(struct cc_view *v, const struct tcp_sock *self,
+/*
+ * Reads v->sibling and counts it. The verifier checks this once, instead of for each of nine subflows, and lets it
+ * have sockets only as numbers.
+ */
+MPCC_GLOBAL int add_sibling(struct cc_view *v nonnull, __u32 backups, __u64 group)
+{
+	const struct tcp_sock *self = bpf_rdonly_cast(v->socket, mpcc_type_id(struct tcp_sock));
+	struct mpcc_path p = {};
+
+	read_sibling(&p, self,
+		     bpf_rdonly_cast(v->sibling, mpcc_type_id(struct mptcp_subflow_context)));
+	count_path(v, &p, backups, group);
+	return 0;
+}
+
+static __always_inline void count_siblings(struct cc_view *v,
+					   const struct mptcp_subflow_context *own,
 					   const struct mptcp_sock *conn, __u32 backups,
 					   __u64 group)
 {
-	const struct list_head *head = &conn->conn_list;
-	const struct list_head *next = head->next;
+	const struct list_head *next = conn->conn_list.next;
 
 	for (int i = 0; i < MPCC_MAX_SUBFLOWS; i++) {
-		const struct mptcp_subflow_context *ctx;
-		struct mpcc_path p = {};
+		const struct mptcp_subflow_context *ctx = subflow_at(conn, next);
 
-		if (!next || next == head)
+		if (!ctx)
 			return;
-		ctx = context_at(next);
 		next = ctx->node.next;
-		if ((void *)ctx == self->inet_conn.icsk_ulp_data)
+		if (ctx == own)
 			continue;
-		read_sibling(&p, self, ctx);
-		count_path(v, &p, backups, group);
+		v->sibling = ctx;
+		add_sibling(v, backups, group);
 	}
 }
 
-/*
- * The view that v->socket has of a group: its own, which is 0, or MPCC_ANY_GROUP. The verifier lets a function that
- * it checks by itself have the socket only as a number.
- */
+/* The view that a socket has of a group: its own, which is 0, or MPCC_ANY_GROUP. v is empty but for the socket. */
 MPCC_GLOBAL int fill_view(struct cc_view *v nonnull, __u64 group)
 {
 	const struct tcp_sock *tp = bpf_rdonly_cast(v->socket, mpcc_type_id(struct tcp_sock));
 	const struct mptcp_subflow_context *own = subflow_of(tp);
 	const struct mptcp_sock *conn = connection_of(own);
 
-	__builtin_memset(v, 0, sizeof(*v));
-	v->counting = mpcc_unknown_zero(tp->snd_cwnd);
-	v->grouped = mpcc_unknown_zero(tp->snd_cwnd);
 	read_socket(&v->self, tp);
 	if (own)
 		read_subflow(&v->self, own);
@@ -190,7 +208,7 @@ MPCC_GLOBAL int fill_view(struct cc_view *v nonnull, __u64 group)
 	for (__u32 backups = 0; backups < 2 && !v->counting; backups++) {
 		v->coupled = count_path(v, &v->self, backups, group);
 		if (conn)
-			count_siblings(v, tp, conn, backups, group);
+			count_siblings(v, own, conn, backups, group);
 	}
 	return 0;
 }

@@ -183,7 +183,7 @@ static __always_inline void void_decision(struct mpcc_flow *flow)
 	flow->in_round = 0;
 }
 
-/* No decision is made sooner than this after the last one, nor twice within half an RTT. */
+/* No decision is made sooner than this after the last one, nor twice within an RTT. */
 #define MPCC_DECISION_MIN_US 100
 /*
  * Alone, CUBIC's course is followed this closely; there are no siblings to read. As the kernel's: what is decided at
@@ -192,15 +192,20 @@ static __always_inline void void_decision(struct mpcc_flow *flow)
 #define MPCC_CUBIC_US 1024
 
 /*
- * A decision stands for half an RTT, unless a loss comes first. So the siblings, whose sockets may lie in
- * another core's cache, are not read at every ACK; what they do is noticed that much later.
+ * A decision stands for an RTT, as RFC 6356 lets LIA's alpha do, a step along mpCUBIC's curve for a sixteenth of one,
+ * unless a loss comes first. A curve stretched over n subflows is n times as slow: its clock ticks every 2n ms. So
+ * the siblings, whose sockets may lie in another core's cache, are not read at every ACK; what they do is noticed
+ * that much later.
  */
 static __always_inline bool decision_stands(const struct tcp_sock *tp, const struct mpcc_flow *flow)
 {
-	__u32 for_us = flow->curve_of ? tp->srtt_us >> 7 : tp->srtt_us >> 4;
-	__u32 least_us = flow->curve_of ? MPCC_CUBIC_US : MPCC_DECISION_MIN_US;
+	__u32 for_us = flow->curve_of ? tp->srtt_us >> 7 : tp->srtt_us >> 3;
+	__u32 least_us = flow->curve_of ? 2 * flow->curve_of * MPCC_CUBIC_US : MPCC_DECISION_MIN_US;
 
-	if (for_us < least_us || flow->curve_of == 1)
+	/* One subflow alone follows CUBIC, whose clock ticks that often. */
+	if (flow->curve_of == 1)
+		for_us = MPCC_CUBIC_US;
+	else if (for_us < least_us)
 		for_us = least_us;
 	return flow->decided && elapsed_us((__u32)tp->tcp_mstamp, flow->decided_us) < for_us;
 }
@@ -236,27 +241,31 @@ static __noinline int decide(struct sock *sk)
 	struct tcp_sock *tp = tcp_sk(sk);
 	struct mpcc_flow *flow = flow_of(tp);
 	__u32 now_us = (__u32)tp->tcp_mstamp, decided_us = flow->decided_us;
+	struct mpcc_num part = num_of(1);
 	struct mpcc_step step = {};
 	struct cc_view v;
-	__u8 rule;
+	__u8 rule = alone;
 
 	track_rtt(tp, flow);
-	look(&v, tp);
-	rule = rule_for(&v);
+	flow->floor = MPCC_RENO_FLOOR;
+	if (alone == ALONE_OWN || !is_only_subflow(tp)) {
+		look(&v, tp);
+		rule = rule_for(&v);
+		flow->floor = decide_floor(&v);
+		if (rule != ALONE_OWN)
+			part = part_of_growth(&v);
+	}
 	flow->alone = rule != ALONE_OWN;
-	flow->floor = decide_floor(&v);
 	flow->decided = 1;
 	flow->decided_us = now_us;
 	if (rule == ALONE_CUBIC) {
 		if (flow->curve_of)
-			slow_curve(flow, part_of_growth(&v), now_us,
-				   elapsed_us(now_us, decided_us));
+			slow_curve(flow, part, now_us, elapsed_us(now_us, decided_us));
 		flow->step_q40 = cubic_step(flow, tp);
 		return 0;
 	}
 	if (rule == ALONE_RENO) {
-		reno_step(&step, &v.self);
-		step.up = num_mul(step.up, part_of_growth(&v));
+		step.up = num_mul(num_inverse(tp->snd_cwnd), part);
 		flow->step_q40 = q40_of(&step);
 	} else {
 		flow->step_q40 = own_step(&v, tp);

@@ -2,14 +2,14 @@
 /*
  * mpcc_sched: MPTCP packet schedulers in BPF for kernels whose scheduler type is no struct_ops.
  *
- * Registers the struct_ops type mptcp_xsched_ops and the kfuncs mptcp_xsched_*, and hands what is attached
- * to the kernel's own list of schedulers. What a program may do is for the verifier to say, by the rules
- * given here; the module itself only translates.
+ * Registers the struct_ops type mptcp_xsched_ops and the kfuncs mptcp_xsched_*, and hands what is
+ * attached to the kernel's own list of schedulers. What a program may do is for the verifier to
+ * say, by the rules given here; the module itself only translates.
  *
- * What the kernel does not export is looked up once, at load. Every such function's prototype and every
- * private field is compared with the running kernel's BTF; where one differs the module does not load.
- * Functions are called through static_call, as direct calls: an indirect one to a function whose address
- * the kernel never takes would fault on CPUs with indirect branch tracking.
+ * What the kernel does not export is looked up once, at load. Every such function's prototype and
+ * every private field is compared with the running kernel's BTF; where one differs the module does
+ * not load. Functions are called through static_call, as direct calls: an indirect one to a
+ * function whose address the kernel never takes would fault on CPUs with indirect branch tracking.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -32,8 +32,9 @@ struct mptcp_subflow_context;
 #endif
 
 /*
- * What a BPF scheduler fills in. The kernel gets the first member, which reg() fills in; being first, it is
- * at the address that BPF knows the table by, so that BPF_MODULE_OWNER pins the right map.
+ * What a BPF scheduler fills in. The kernel gets the first member, which reg() fills in; being
+ * first, it is at the address that BPF knows the table by, so that BPF_MODULE_OWNER pins the right
+ * map.
  */
 struct mptcp_xsched_ops {
 	struct mptcp_sched_ops kernel;
@@ -44,9 +45,10 @@ struct mptcp_xsched_ops {
 	void (*init)(struct mptcp_sock *msk);
 	void (*release)(struct mptcp_sock *msk);
 };
+
 static_assert(offsetof(struct mptcp_xsched_ops, kernel) == 0);
 
-/* The functions that the kernel does not export. Their prototypes are checked by check_functions(). */
+/* What the kernel declares in no header for modules. check_function() compares the prototypes. */
 unsigned long kallsyms_lookup_name(const char *name);
 int mptcp_register_scheduler(struct mptcp_sched_ops *sched);
 void mptcp_unregister_scheduler(struct mptcp_sched_ops *sched);
@@ -81,11 +83,15 @@ static struct field sched = { "mptcp_sock", "sched", "mptcp_sched_ops*" };
 static struct field snd_burst = { "mptcp_sock", "snd_burst", "s32", sizeof(s32) };
 static struct field timer_ival = { "mptcp_sock", "timer_ival", "u64", sizeof(u64) };
 static struct field node = { "mptcp_subflow_context", "node", "list_head" };
+static struct field tcp_sock = { "mptcp_subflow_context", "tcp_sock", "sock*" };
+static struct field scheduled = { "mptcp_subflow_context", "scheduled", "bool" };
+static struct field stale_count = { "mptcp_subflow_context", "stale_count", "u8" };
 static struct field avg_pacing_rate = { "mptcp_subflow_context", "avg_pacing_rate", "u64",
 					sizeof(u64) };
 
 static const struct btf_type *mptcp_sock_type, *subflow_type, *ops_type;
 static u32 resend_id, get_retrans_member;
+static bool counts_timeouts; /* the kernel, before it asks a scheduler what to send again */
 static bool registered;
 
 /* The table of a connection that is asked for a subflow, which it has only if it is one of ours. */
@@ -94,24 +100,65 @@ static struct mptcp_xsched_ops *ops_of(struct mptcp_sock *msk)
 	return *(struct mptcp_xsched_ops **)((void *)msk + sched.offset);
 }
 
+static void *field_of(struct list_head *subflow, const struct field *field)
+{
+	return (void *)subflow - node.offset + field->offset;
+}
+
+/* The connection's lock is held, which also guards its list of subflows. */
+static bool any_scheduled(struct mptcp_sock *msk)
+{
+	struct list_head *subflows = (void *)msk + conn_list.offset;
+	struct list_head *at;
+
+	list_for_each(at, subflows) {
+		if (READ_ONCE(*(bool *)field_of(at, &scheduled)))
+			return true;
+	}
+	return false;
+}
+
+/* Takes back the timeout that the kernel has counted against each subflow. */
+static void uncount_timeout(struct mptcp_sock *msk)
+{
+	struct list_head *subflows = (void *)msk + conn_list.offset;
+	struct list_head *at;
+
+	list_for_each(at, subflows) {
+		u8 *count = field_of(at, &stale_count);
+
+		if (*count)
+			(*count)--;
+	}
+}
+
+/* A scheduler that says 0 and has scheduled none would be asked again without end. */
+static int checked(struct mptcp_sock *msk, int ret)
+{
+	return ret || any_scheduled(msk) ? ret : -EINVAL;
+}
+
 static int xsched_get_send(struct mptcp_sock *msk)
 {
-	return ops_of(msk)->get_send(msk);
+	return checked(msk, ops_of(msk)->get_send(msk));
 }
 
 /*
- * Runs in the connection's worker, with its lock held. Whatever the scheduler answers, the kernel's own
- * function is run for what it does besides choosing: it finds the subflows that went stale. Unless the
- * scheduler says (> 0) that nothing has timed out: it had the timer go off early.
+ * Runs in the connection's worker, with its lock held. Newer kernels have counted a timeout against
+ * the subflows when they ask. Older ones do so in their own choice, which is run for that, whatever
+ * the scheduler answers. Neither must count if the scheduler says (> 0) that nothing has timed out:
+ * it had the timer go off early.
  */
 static int xsched_get_retrans(struct mptcp_sock *msk)
 {
 	int ret = ops_of(msk)->get_retrans(msk);
+	bool early = ret > 0;
 
-	if (ret > 0)
-		return 0;
-	static_call(xsched_default_retrans)(msk);
-	return ret;
+	if (early && counts_timeouts)
+		uncount_timeout(msk);
+	else if (!early && !counts_timeouts)
+		static_call(xsched_default_retrans)(msk);
+	return checked(msk, early ? 0 : ret);
 }
 
 #ifdef XSCHED_GET_SUBFLOW /* on older kernels */
@@ -124,20 +171,38 @@ static int xsched_get_subflow(struct mptcp_sock *msk, struct mptcp_sched_data *d
 /* ---- kfuncs: bpf/include/mpcc/sched_kernel.h tells what they are for ---- */
 
 struct bpf_iter_mptcp_xsched {
-	u64 opaque[2];
+	u64 opaque[4];
 } __aligned(8);
+
+/*
+ * What the iterator gives. Where a pointer was found by following another, programs read through it
+ * with a check of each address, unless a struct of the same name with this ending lists the field:
+ * it tells the verifier that such a pointer is valid. Both are while the connection's lock is held.
+ */
+struct mptcp_xsched_subflow {
+	struct mptcp_subflow_context *context;
+	struct tcp_sock *socket;
+};
+
+struct mptcp_xsched_subflow__safe_trusted {
+	struct mptcp_subflow_context *context;
+	struct tcp_sock *socket;
+};
 
 struct xsched_iter {
 	struct list_head *head;
 	struct list_head *at;
+	struct mptcp_xsched_subflow subflow;
 };
+
 static_assert(sizeof(struct xsched_iter) == sizeof(struct bpf_iter_mptcp_xsched));
 static_assert(__alignof__(struct xsched_iter) == __alignof__(struct bpf_iter_mptcp_xsched));
 
 __bpf_kfunc_start_defs();
 
 /* The callbacks run with the connection's lock held, which also guards its list of subflows. */
-__bpf_kfunc int bpf_iter_mptcp_xsched_new(struct bpf_iter_mptcp_xsched *it, struct mptcp_sock *msk)
+__bpf_kfunc static int bpf_iter_mptcp_xsched_new(struct bpf_iter_mptcp_xsched *it,
+						 struct mptcp_sock *msk)
 {
 	struct xsched_iter *iter = (void *)it;
 
@@ -146,33 +211,39 @@ __bpf_kfunc int bpf_iter_mptcp_xsched_new(struct bpf_iter_mptcp_xsched *it, stru
 	return 0;
 }
 
-__bpf_kfunc struct mptcp_subflow_context *
+__bpf_kfunc static struct mptcp_xsched_subflow *
 bpf_iter_mptcp_xsched_next(struct bpf_iter_mptcp_xsched *it)
 {
 	struct xsched_iter *iter = (void *)it;
 
+	BTF_TYPE_EMIT(struct mptcp_xsched_subflow__safe_trusted);
 	if (list_is_last(iter->at, iter->head))
 		return NULL;
 	iter->at = iter->at->next;
-	return (void *)iter->at - node.offset;
+	iter->subflow.context = (void *)iter->at - node.offset;
+	iter->subflow.socket = *(struct tcp_sock **)field_of(iter->at, &tcp_sock);
+	return &iter->subflow;
 }
 
-__bpf_kfunc void bpf_iter_mptcp_xsched_destroy(struct bpf_iter_mptcp_xsched *it)
+__bpf_kfunc static void bpf_iter_mptcp_xsched_destroy(struct bpf_iter_mptcp_xsched *it)
 {
 }
 
-__bpf_kfunc void mptcp_xsched_set_scheduled(struct mptcp_subflow_context *subflow, bool scheduled)
+/* A subflow that cannot send is left alone: the kernel would try it again without end. */
+__bpf_kfunc static void mptcp_xsched_set_scheduled(struct mptcp_subflow_context *subflow,
+						   bool scheduled)
 {
-	static_call(xsched_set)(subflow, scheduled);
+	if (!scheduled || static_call(xsched_is_active)(subflow))
+		static_call(xsched_set)(subflow, scheduled);
 }
 
-__bpf_kfunc bool mptcp_xsched_active(struct mptcp_subflow_context *subflow)
+__bpf_kfunc static bool mptcp_xsched_active(struct mptcp_subflow_context *subflow)
 {
 	return static_call(xsched_is_active)(subflow);
 }
 
 /* For get_retrans only: it takes a lock that is already held when an ACK has get_send called. */
-__bpf_kfunc bool mptcp_xsched_resend(struct mptcp_sock *msk)
+__bpf_kfunc static bool mptcp_xsched_resend(struct mptcp_sock *msk)
 {
 	return static_call(xsched_reinject)((struct sock *)msk);
 }
@@ -212,6 +283,8 @@ static const struct bpf_func_proto *xsched_func_proto(enum bpf_func_id id,
 						      const struct bpf_prog *prog)
 {
 	switch (id) {
+	case BPF_FUNC_tail_call:
+		return NULL; /* to a program that was checked for another member */
 	case BPF_FUNC_sk_storage_get:
 		return storage_get;
 	case BPF_FUNC_sk_storage_delete:
@@ -221,24 +294,33 @@ static const struct bpf_func_proto *xsched_func_proto(enum bpf_func_id id,
 	}
 }
 
-static bool within(const struct field *field, int off, int size)
+static bool within(const struct field *field, u32 off, u32 size)
 {
-	return off >= field->offset && off + size <= field->offset + field->size;
+	return size <= field->size && off - field->offset <= field->size - size;
 }
 
-/* May be written: what the kernel's own scheduler writes, and nothing else. */
+/*
+ * May be written: what the kernel's own scheduler writes, and nothing else, through pointers that
+ * are known to be valid. A program can make any number a pointer that it may only read through
+ * (bpf_rdonly_cast), and the verifier leaves it to us to tell them apart.
+ */
 static int xsched_struct_access(struct bpf_verifier_log *log, const struct bpf_reg_state *reg,
 				int off, int size)
 {
 	const struct btf_type *t = btf_type_by_id(reg->btf, reg->btf_id);
 
+	if (!(reg->type & PTR_TRUSTED)) {
+		bpf_log(log,
+			"a scheduler writes only through its argument and its iterator's subflows\n");
+		return -EACCES;
+	}
 	if (t == mptcp_sock_type &&
 	    (within(&snd_burst, off, size) || within(&timer_ival, off, size)))
 		return NOT_INIT; /* a number */
 	if (t == subflow_type && within(&avg_pacing_rate, off, size))
 		return NOT_INIT;
-	bpf_log(log, "a scheduler writes only mptcp_sock.snd_burst, mptcp_sock.timer_ival and "
-		     "mptcp_subflow_context.avg_pacing_rate\n");
+	bpf_log(log,
+		"a scheduler writes only mptcp_sock.snd_burst, mptcp_sock.timer_ival and mptcp_subflow_context.avg_pacing_rate\n");
 	return -EACCES;
 }
 
@@ -290,17 +372,26 @@ static void describe(const struct btf *btf, u32 id, char *to, size_t size)
 	}
 }
 
+/* Finds a function or a struct; negative if the kernel has none. */
+static s32 find_id(const struct btf *btf, const char *name, u8 kind)
+{
+	s32 id = static_call(xsched_find_type)(btf, name, kind);
+
+	if (id < 0)
+		pr_err("this kernel's BTF has no %s %s\n",
+		       kind == BTF_KIND_FUNC ? "function" : "struct", name);
+	return id;
+}
+
 static int check_function(const struct btf *btf, const char *name, const char *is)
 {
-	s32 id = static_call(xsched_find_type)(btf, name, BTF_KIND_FUNC);
+	s32 id = find_id(btf, name, BTF_KIND_FUNC);
 	const struct btf_type *proto;
 	char found[128];
 	size_t used;
 
-	if (id < 0) {
-		pr_err("this kernel's BTF has no function %s\n", name);
-		return -ENOENT;
-	}
+	if (id < 0)
+		return id;
 	proto = btf_type_by_id(btf, btf_type_by_id(btf, id)->type);
 	describe(btf, proto->type, found, sizeof(found));
 	for (u32 i = 0; i < btf_type_vlen(proto); i++) {
@@ -325,8 +416,7 @@ static const struct btf_member *find_member(const struct btf *btf, const struct 
 	const struct btf_member *member;
 	u32 i;
 
-	for_each_member(i, t, member)
-	{
+	for_each_member(i, t, member) {
 		const struct btf_type *inner = btf_type_by_id(btf, member->type);
 		u32 at = __btf_member_bit_offset(t, member);
 
@@ -347,13 +437,9 @@ static const struct btf_member *find_member(const struct btf *btf, const struct 
 
 static const struct btf_type *find_struct(const struct btf *btf, const char *name)
 {
-	s32 id = static_call(xsched_find_type)(btf, name, BTF_KIND_STRUCT);
+	s32 id = find_id(btf, name, BTF_KIND_STRUCT);
 
-	if (id < 0) {
-		pr_err("this kernel's BTF has no struct %s\n", name);
-		return NULL;
-	}
-	return btf_type_by_id(btf, id);
+	return id < 0 ? NULL : btf_type_by_id(btf, id);
 }
 
 static int find_field(const struct btf *btf, struct field *field)
@@ -388,23 +474,31 @@ static const struct {
 	{ "mptcp_unregister_scheduler", "void(mptcp_sched_ops*)" },
 	{ "mptcp_subflow_set_scheduled", "void(mptcp_subflow_context*,bool)" },
 	{ "mptcp_subflow_active", "bool(mptcp_subflow_context*)" },
-	{ "mptcp_subflow_get_retrans", "sock*(mptcp_sock*)" },
 	{ "__mptcp_retransmit_pending_data", "bool(sock*)" },
 };
 
 static struct field *const fields[] = {
-	&conn_list, &sched, &snd_burst, &timer_ival, &node, &avg_pacing_rate,
+	&conn_list, &sched,	&snd_burst,   &timer_ival,	&node,
+	&tcp_sock,  &scheduled, &stale_count, &avg_pacing_rate,
 };
 
 /* The kernel calls this while it registers the type, and only if this module has BTF. */
 static int xsched_init(struct btf *btf)
 {
 	const struct btf_member *member;
+	u32 i, bits;
+	s32 id;
 	int err;
-	u32 i;
 
 	for (i = 0; i < ARRAY_SIZE(functions); i++) {
 		err = check_function(btf, functions[i].name, functions[i].is);
+		if (err)
+			return err;
+	}
+	counts_timeouts = static_call(xsched_find_type)(btf, "mptcp_pm_chk_stale", BTF_KIND_FUNC) >
+			  0;
+	if (!counts_timeouts) {
+		err = check_function(btf, "mptcp_subflow_get_retrans", "sock*(mptcp_sock*)");
 		if (err)
 			return err;
 	}
@@ -418,20 +512,23 @@ static int xsched_init(struct btf *btf)
 	ops_type = find_struct(btf, "mptcp_xsched_ops");
 	if (!mptcp_sock_type || !subflow_type || !ops_type)
 		return -ENOENT;
-	for_each_member(i, ops_type,
-			member) if (!strcmp(static_call(xsched_btf_name)(btf, member->name_off),
-					    "get_retrans")) get_retrans_member = i;
-	resend_id = static_call(xsched_find_type)(btf, "mptcp_xsched_resend", BTF_KIND_FUNC);
+	member = find_member(btf, ops_type, "get_retrans", &bits);
+	id = find_id(btf, "mptcp_xsched_resend", BTF_KIND_FUNC);
+	if (!member || id < 0)
+		return -ENOENT;
+	get_retrans_member = member - btf_type_member(ops_type);
+	resend_id = id;
 	registered = true;
 	return 0;
 }
 
 /* ---- the struct_ops type ---- */
 
+/* The callbacks run with locks held, some of them in soft interrupts: no program may sleep. */
 static int xsched_check_member(const struct btf_type *t, const struct btf_member *member,
 			       const struct bpf_prog *prog)
 {
-	return 0;
+	return prog->sleepable ? -EINVAL : 0;
 }
 
 static int xsched_init_member(const struct btf_type *t, const struct btf_member *member,
@@ -447,16 +544,13 @@ static int xsched_init_member(const struct btf_type *t, const struct btf_member 
 	return 1;
 }
 
+/* The last word on a table before it can be attached. Fills in what the kernel sees of it. */
 static int xsched_validate(void *kdata)
 {
-	const struct mptcp_xsched_ops *ops = kdata;
+	struct mptcp_xsched_ops *ops = kdata;
 
-	return ops->get_send && ops->get_retrans ? 0 : -EINVAL;
-}
-
-/* What the kernel gets to see of a table. */
-static void fill_in(struct mptcp_xsched_ops *ops)
-{
+	if (!ops->get_send || !ops->get_retrans)
+		return -EINVAL;
 #ifdef XSCHED_GET_SUBFLOW
 	ops->kernel.get_subflow = xsched_get_subflow;
 #else
@@ -466,15 +560,15 @@ static void fill_in(struct mptcp_xsched_ops *ops)
 	ops->kernel.init = ops->init;
 	ops->kernel.release = ops->release;
 	strscpy(ops->kernel.name, ops->name);
-	/* Each connection then holds the BPF map that the table lies in, and that holds this module. */
+	/* Each connection then holds the BPF map with the table, and that holds this module. */
 	ops->kernel.owner = BPF_MODULE_OWNER;
+	return 0;
 }
 
 static int xsched_reg(void *kdata, struct bpf_link *link)
 {
 	struct mptcp_xsched_ops *ops = kdata;
 
-	fill_in(ops);
 	return static_call(xsched_register)(&ops->kernel);
 }
 
@@ -483,26 +577,33 @@ static void xsched_unreg(void *kdata, struct bpf_link *link)
 	struct mptcp_xsched_ops *ops = kdata;
 
 	static_call(xsched_unregister)(&ops->kernel);
+	/* It may be attached again, and no reader may stand on it then. */
+	synchronize_rcu();
 }
 
 /*
- * Puts a table in the place of one of the same name: new connections get it, live ones keep theirs. The
- * kernel registers a name once, so the new table enters without one and takes it while the old table still
- * has it. At no time is the name missing.
+ * Puts a table in the place of one of the same name: new connections get it, live ones keep
+ * theirs. The kernel registers a name once, so the new table enters without one and takes it while
+ * the old table still has it. At no time is the name missing. The kernel does one update at a
+ * time.
  */
 static int xsched_update(void *kdata, void *old_kdata, struct bpf_link *link)
 {
 	struct mptcp_xsched_ops *ops = kdata, *old = old_kdata;
 	int err;
 
+	if (ops == old)
+		return 0;
 	if (strcmp(ops->name, old->name))
 		return -EINVAL;
-	fill_in(ops);
 	ops->kernel.name[0] = 0;
-	err = static_call(xsched_register)(&ops->kernel);
+	err = xsched_reg(ops, link);
+	WRITE_ONCE(ops->kernel.name[0],
+		   ops->name[0]); /* also if it failed: it may be attached later */
 	if (err)
 		return err;
-	WRITE_ONCE(ops->kernel.name[0], ops->name[0]);
+	/* Who no longer meets the old table has to meet the name. Readers come by pointers. */
+	smp_wmb();
 	xsched_unreg(old, link);
 	return 0;
 }
@@ -547,13 +648,14 @@ static int __init find_lookup(void)
 	int err = register_kprobe(&probe);
 
 	if (err) {
-		pr_err("this kernel lets no kprobe be set on kallsyms_lookup_name (error %d): "
-		       "kprobes are missing or locked down\n",
+		pr_err("this kernel lets no kprobe be set on kallsyms_lookup_name (error %d): it is built without CONFIG_KPROBES or CONFIG_KALLSYMS\n",
 		       err);
 		return err;
 	}
-	/* With indirect branch tracking the address is behind the function's first instruction, which only
-	 * marks where indirect calls may land. */
+	/*
+	 * With indirect branch tracking the address is behind the function's first instruction,
+	 * which only marks where indirect calls may land.
+	 */
 	static_call_update(xsched_lookup, (void *)probe.addr);
 	unregister_kprobe(&probe);
 	return 0;
@@ -583,9 +685,10 @@ static int __init find_symbols(void)
 
 	if (err)
 		return err;
-	storage_get = find_symbol("bpf_sk_storage_get_proto");
-	storage_delete = find_symbol("bpf_sk_storage_delete_proto");
-	if (!storage_get || !storage_delete || !BIND(xsched_find_type, btf_find_by_name_kind) ||
+	/* Data is listed with CONFIG_KALLSYMS_ALL only. Without, sockets have no storage. */
+	storage_get = (void *)static_call(xsched_lookup)("bpf_sk_storage_get_proto");
+	storage_delete = (void *)static_call(xsched_lookup)("bpf_sk_storage_delete_proto");
+	if (!BIND(xsched_find_type, btf_find_by_name_kind) ||
 	    !BIND(xsched_btf_name, btf_name_by_offset) ||
 	    !BIND(xsched_register, mptcp_register_scheduler) ||
 	    !BIND(xsched_unregister, mptcp_unregister_scheduler) ||
@@ -605,8 +708,7 @@ static int __init mpcc_sched_load(void)
 		return err;
 	err = register_bpf_struct_ops(&xsched_struct_ops, mptcp_xsched_ops);
 	if (!err && !registered) {
-		pr_err("this module was built without BTF: install dwarves (pahole) and the "
-		       "kernel's vmlinux, and build it again\n");
+		pr_err("this module was built without BTF: install dwarves (pahole) and the kernel's vmlinux, and build it again\n");
 		err = -EOPNOTSUPP;
 	}
 	if (!err)

@@ -30,6 +30,7 @@ type Shape struct {
 	Rate       uint64        // bit/s of Ethernet frames (payload, headers and 14 bytes each); 0: unlimited
 	Queue      int           // how many packets may wait (without netem: how many times 1514 bytes); 0: 100
 	QueueBytes int           // or how many bytes, at least 1514
+	Changes    bool          // the rate changes often: what a change gives at once is then little
 	RED        *RED          // or random early detection
 	Delay      time.Duration // one way, 1 µs to 4 s
 	Jitter     time.Duration // the delay varies evenly by ± this much

@@ -10,6 +10,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/mpcc/mpcc/internal/experiment/ways"
 )
 
 // rulePriority is before the main table's 32766.
@@ -73,9 +75,6 @@ func ipNet(p netip.Prefix) *net.IPNet {
 	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), 32)}
 }
 
-// farCost is more than any number of hops: what costs more is the second choice.
-const farCost = 1 << 20
-
 // Route gives every host and router a shortest route to every address of the
 // lab's hosts, from each of its own addresses through that address's interface.
 // Call it when the links are made, and again after adding some.
@@ -101,34 +100,36 @@ func (l *Lab) Route() error {
 			}
 		}
 	}
-	for _, dst := range l.hosts {
+	network := l.ways()
+	for i, dst := range l.hosts {
 		if dst.router {
 			continue
 		}
-		byAny := l.hops(dst, dst)
-		for _, target := range dst.ends {
-			byOwn := l.hops(target.peer.host, dst)
-			cost := func(e *end) (int, bool) {
-				next := e.peer.host
-				if n, ok := byOwn[next]; ok && next.forwards && next != dst {
-					return n, true
-				}
-				if n, ok := byAny[next]; ok && (next.forwards || next == dst) {
-					return farCost + n, true
-				}
-				return 0, false
-			}
-			for _, h := range l.hosts {
+		for j, target := range dst.ends {
+			to := network.To(ways.End{Node: i, End: j})
+			for k, h := range l.hosts {
 				if h == dst || h.leaf() {
 					continue
 				}
-				if err := h.routeTo(target, cost); err != nil {
+				if err := h.routeTo(target, to, k); err != nil {
 					return fmt.Errorf("lab: %s: %w", h.name, err)
 				}
 			}
 		}
 	}
 	return nil
+}
+
+// ways returns the lab's hosts and links, in its order.
+func (l *Lab) ways() ways.Network {
+	network := make(ways.Network, len(l.hosts))
+	for i, h := range l.hosts {
+		network[i].Forwards = h.forwards
+	}
+	for _, k := range l.links {
+		network.Link(slices.Index(l.hosts, k.ends[0].host), slices.Index(l.hosts, k.ends[1].host))
+	}
+	return network
 }
 
 var everywhere = netip.MustParsePrefix("0.0.0.0/0")
@@ -139,33 +140,25 @@ func (h *Host) leaf() bool {
 	return !h.forwards && len(h.ends) == 1 && h.ends[0].peer.host.router
 }
 
-// routeTo adds h's routes to the addresses of target. cost returns what it costs
-// to go through one of h's ends, false if that does not lead there.
-func (h *Host) routeTo(target *end, cost func(*end) (int, bool)) error {
-	direct := false
-	var best []*end // of equal cost
-	var bestCost int
-	for _, e := range h.ends {
-		if e == target.peer {
-			direct = true // on the same subnet, where the kernel has its own route
-			continue
+// routeTo adds h's routes to the addresses of target; h has that place in the lab.
+func (h *Host) routeTo(target *end, to *ways.Ways, place int) error {
+	for i, e := range h.ends {
+		if to.Direct(place, i) {
+			continue // on the same subnet, where the kernel has its own route
 		}
-		c, ok := cost(e)
-		if !ok {
+		if _, ok := to.Cost(place, i); !ok {
 			continue
 		}
 		if err := e.addTableRoutes(target); err != nil {
 			return err
 		}
-		switch {
-		case best == nil || c < bestCost:
-			best, bestCost = []*end{e}, c
-		case c == bestCost && h.forwards:
-			best = append(best, e)
-		}
 	}
-	if direct {
-		return nil
+	var best []*end
+	for _, i := range to.Best(place) {
+		if to.Direct(place, i) {
+			return nil
+		}
+		best = append(best, h.ends[i])
 	}
 	for _, dst := range target.prefixes() {
 		if err := h.addMainRoute(dst, best); err != nil {
@@ -224,24 +217,4 @@ func (e *end) prefixes() []netip.Prefix {
 // via is the route through e to dst.
 func (e *end) via(dst netip.Prefix, table int) netlink.Route {
 	return netlink.Route{Dst: ipNet(dst), Gw: e.peer.addr.AsSlice(), Table: table}
-}
-
-// hops returns how many hops each host is away from start. Only hosts that
-// forward are passed through, and dst, where the packets go, is not.
-func (l *Lab) hops(start, dst *Host) map[*Host]int {
-	hops := map[*Host]int{start: 0}
-	for queue := []*Host{start}; len(queue) > 0; queue = queue[1:] {
-		h := queue[0]
-		if h != start && h == dst || h != dst && !h.forwards {
-			continue
-		}
-		for _, e := range h.ends {
-			next := e.peer.host
-			if _, seen := hops[next]; !seen {
-				hops[next] = hops[h] + 1
-				queue = append(queue, next)
-			}
-		}
-	}
-	return hops
 }

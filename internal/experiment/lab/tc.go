@@ -75,7 +75,11 @@ func (s Shape) tc(dev string, netem bool) (kinds string, script []string) {
 			add("%s", line)
 		}
 	case s.QueueBytes > 0:
-		add("tbf rate %dbit burst %d limit %d", s.Rate, bucket(s.Rate), s.QueueBytes)
+		burst := bucket(s.Rate)
+		if s.Changes {
+			burst = max(2*frame, burst/10) // with each change the kernel fills the bucket
+		}
+		add("tbf rate %dbit burst %d limit %d", s.Rate, burst, s.QueueBytes)
 	case netem:
 		add("netem rate %dbit limit %d", s.Rate, queue)
 	default:

@@ -68,7 +68,7 @@ func scenarioC() fixture {
 	}
 }
 
-func (f fixture) write(t *testing.T, path string) {
+func (f fixture) write(t testing.TB, path string) {
 	t.Helper()
 	folder, err := result.Create(path)
 	if err != nil {
@@ -111,7 +111,7 @@ func (f fixture) write(t *testing.T, path string) {
 }
 
 // samples writes 120 s of three sawteeth, every 100 ms.
-func (f fixture) samples(t *testing.T, folder *result.Folder, run *result.Run, index int) {
+func (f fixture) samples(t testing.TB, folder *result.Folder, run *result.Run, index int) {
 	w, err := folder.Samples(run, index)
 	if err != nil {
 		t.Fatal(err)

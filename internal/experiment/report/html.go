@@ -6,7 +6,10 @@ import (
 	"bytes"
 	_ "embed"
 	"html/template"
+	"slices"
 	"strings"
+
+	"github.com/mpcc/mpcc/internal/experiment/judge"
 )
 
 //go:embed report.html
@@ -20,8 +23,7 @@ var pageTemplate = template.Must(template.New("report").Funcs(template.FuncMap{
 		return template.HTML(svg), err
 	},
 	"outcome": func(cell string) string {
-		switch cell {
-		case Reproduced, NotReproduced, Undecided:
+		if slices.Contains(judge.Verdicts, cell) {
 			return strings.ReplaceAll(cell, " ", "-")
 		}
 		return ""

@@ -16,13 +16,14 @@ import (
 
 // Plot is a plot as data.
 type Plot struct {
-	Title  string   `json:"title"`
-	Source string   `json:"source,omitempty"` // the paper's figure that it repeats
-	Kind   string   `json:"kind"`
-	X      string   `json:"x"` // axis label, with unit
-	Y      string   `json:"y"`
-	Names  []string `json:"names,omitempty"` // what to write at x = 0, 1, …; none if x is a number
-	Series []Series `json:"series"`
+	Title  string       `json:"title"`
+	Source string       `json:"source,omitempty"` // the paper's figure that it repeats
+	Kind   string       `json:"kind"`
+	At     result.Point `json:"at,omitempty"` // the values of variables that it is about; all of the others
+	X      string       `json:"x"`            // axis label, with unit
+	Y      string       `json:"y"`
+	Names  []string     `json:"names,omitempty"` // what to write at x = 0, 1, …; none if x is a number
+	Series []Series     `json:"series"`
 }
 
 // Series is a line, or a set of bars or boxes. A series of values to compare with has the same Hue as the measured
@@ -84,7 +85,13 @@ func (g *group) plots() ([]Plot, error) {
 				return nil, err
 			}
 			plots = append(plots, drawn...)
-		} else if p := g.plot(f); len(p.Series) > 0 {
+			continue
+		}
+		draw := g.plot
+		if f.Kind == result.CDF {
+			draw = g.distribution
+		}
+		if p := draw(f); len(p.Series) > 0 {
 			plots = append(plots, p)
 		}
 	}
@@ -102,7 +109,7 @@ func (g *group) figures() []result.Figure {
 // plot returns a metric over one axis, with a series for each value of the other axes.
 func (g *group) plot(f result.Figure) Plot {
 	m, _ := result.FindMetric(f.Metric)
-	p := Plot{Title: f.Title, Source: f.Source, Kind: f.Kind, Y: label(m.Title, m.Unit)}
+	p := Plot{Title: f.Title, Source: f.Source, Kind: f.Kind, At: f.At, Y: label(m.Title, m.Unit)}
 	if m.Source != "" {
 		p.Y += " (" + m.Source + ")"
 	}
@@ -134,6 +141,28 @@ func (g *group) plot(f result.Figure) Plot {
 		}
 	}
 	p.Series = append(p.Series, theirs...)
+	return p
+}
+
+// distribution returns how large a share of the repeats has a metric up to which value, with a series for each point.
+func (g *group) distribution(f result.Figure) Plot {
+	m, _ := result.FindMetric(f.Metric)
+	p := Plot{Title: f.Title, Source: f.Source, Kind: f.Kind, At: f.At, X: cmp.Or(f.X, label(m.Title, m.Unit)), Y: "share of the repeats"}
+	for i := range g.sources {
+		for _, rest := range g.others(f.At, "") {
+			point := maps.Clone(rest)
+			maps.Copy(point, f.At)
+			values := slices.Sorted(slices.Values(g.sources[i].figures(m, f.Of, point)))
+			if len(values) == 0 {
+				continue
+			}
+			series := Series{Name: g.seriesName(i, false, f.Of, rest), Hue: len(p.Series), Data: []Datum{{X: values[0]}}}
+			for k, v := range values { // a step at each
+				series.Data = append(series.Data, Datum{X: v, Y: float64(k) / float64(len(values))}, Datum{X: v, Y: float64(k+1) / float64(len(values))})
+			}
+			p.Series = append(p.Series, series)
+		}
+	}
 	return p
 }
 
@@ -322,7 +351,7 @@ var traceLabels = map[string]string{
 
 // trace returns the plot of one run.
 func (s *source) trace(f result.Figure, run *result.Run) (Plot, error) {
-	p := Plot{Title: f.Title, Source: f.Source, Kind: f.Kind, X: "time, s", Y: traceLabels[f.Metric]}
+	p := Plot{Title: f.Title, Source: f.Source, Kind: f.Kind, At: f.At, X: "time, s", Y: traceLabels[f.Metric]}
 	type key struct {
 		class   string
 		subflow int

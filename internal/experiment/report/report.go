@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"io"
 	"maps"
 	"math"
 	"os"
@@ -24,7 +25,7 @@ import (
 // What marks a Report's JSON.
 const (
 	format  = "mpcc report"
-	version = 1
+	version = 2
 )
 
 // Report is what one or several run folders show.
@@ -32,6 +33,8 @@ type Report struct {
 	Format      string       `json:"format"`
 	Version     int          `json:"version"`
 	Experiments []Experiment `json:"experiments"`
+
+	groups []*group // what each experiment was made of
 }
 
 // Experiment is a scenario with the runs of it that are compared.
@@ -58,6 +61,7 @@ type RunInfo struct {
 	Measured float64   `json:"measured_seconds"`
 	Links    Links     `json:"links"`
 	Warnings []string  `json:"warnings"`
+	LeftOut  []string  `json:"left_out"` // runs with a fault, and which: no claim is judged by them, and no figure made where there are others
 }
 
 // Links is how far the measured links were from what was asked for, at worst; null if nothing was asked for.
@@ -121,7 +125,19 @@ func gather(folders []string, join bool) (*Report, error) {
 		}
 		report.Experiments = append(report.Experiments, e)
 	}
+	report.groups = groups
 	return report, nil
+}
+
+// WriteRepeats writes the metrics of all runs that the report is made of as CSV.
+func (r *Report) WriteRepeats(w io.Writer) error {
+	var all []result.Labelled
+	for _, g := range r.groups {
+		for _, s := range g.sources {
+			all = append(all, result.Labelled{Label: s.label, Result: s.Result})
+		}
+	}
+	return result.WriteRepeats(w, all)
 }
 
 // Read returns the Report whose JSON is in a file.
@@ -152,6 +168,7 @@ type source struct {
 	folder string // "" when joined
 	label  string
 	fixed  result.Point // its values of the axes that are compared: see align
+	lacks  string       // which parts of its sweep
 }
 
 // join makes one source of all. Runs at a point that several sources have become further repeats.
@@ -162,6 +179,9 @@ func (g *group) join() error {
 	seen := map[string]string{} // point and seed → folder
 	repeats := map[string]int{}
 	for _, s := range g.sources {
+		if err := g.sources[0].fits(s); err != nil {
+			return err
+		}
 		if s.Kernel != whole.Kernel || s.Machine != whole.Machine || s.Quick != whole.Quick {
 			return fmt.Errorf("%s and %s differ in kernel, machine or --quick: they can be compared, not joined",
 				g.sources[0].folder, s.folder)
@@ -177,14 +197,59 @@ func (g *group) join() error {
 					other, s.folder, pointText(run.Point), run.Seed)
 			}
 			seen[key] = s.folder
-			run.Repeat = repeats[point]
-			repeats[point]++
+			if s.Shard == nil {
+				run.Repeat = repeats[point]
+				repeats[point]++
+			}
 			whole.Runs = append(whole.Runs, run)
 		}
 	}
-	whole.label = whole.Scenario.Name
+	whole.label, whole.lacks, whole.Shard = whole.Scenario.Name, g.missing(), nil
 	g.sources = []source{whole}
 	return nil
+}
+
+// fits returns an error if a source is of another sweep than this one, and either is but a part.
+func (s source) fits(other source) error {
+	a, b := s.Shard, other.Shard
+	what := ""
+	switch {
+	case a == nil && b == nil:
+		return nil
+	case a == nil || b == nil:
+		what = "one is a part of a sweep, by --shard, and one is not"
+	case a.Of != b.Of:
+		what = fmt.Sprintf("one is a part of %d, one of %d", a.Of, b.Of)
+	case s.folder != other.folder && a.Number == b.Number:
+		what = fmt.Sprintf("both are part %d/%d", a.Number, a.Of)
+	case s.Seed != other.Seed:
+		what = fmt.Sprintf("their seeds are %d and %d", s.Seed, other.Seed)
+	case s.Tool != other.Tool:
+		what = fmt.Sprintf("mpcc %s ran one, %s the other", s.Tool, other.Tool)
+	case s.Scenario.YAML != other.Scenario.YAML:
+		what = "their scenarios differ"
+	default:
+		return nil
+	}
+	return fmt.Errorf("%s and %s are no parts of one sweep: %s", s.folder, other.folder, what)
+}
+
+// missing tells which parts of the sweep there are none of.
+func (g *group) missing() string {
+	first := g.sources[0].Shard
+	if first == nil {
+		return ""
+	}
+	var missing []string
+	for i := range first.Of {
+		if !slices.ContainsFunc(g.sources, func(s source) bool { return s.Shard.Number == i }) {
+			missing = append(missing, fmt.Sprintf("%d/%d", i, first.Of))
+		}
+	}
+	if missing == nil {
+		return ""
+	}
+	return "parts of the sweep are missing: " + strings.Join(missing, ", ")
 }
 
 func (g *group) experiment() (Experiment, error) {
@@ -282,11 +347,20 @@ func numbersOf(values []string) (numbers map[string]float64, all bool) {
 
 func (s *source) info() RunInfo {
 	info := RunInfo{
-		Label: s.label, Tool: s.Tool, Kernel: s.Kernel, Machine: s.Machine, Started: s.Started, Seed: s.Seed, Quick: s.Quick, Warnings: []string{},
+		Label: s.label, Tool: s.Tool, Kernel: s.Kernel, Machine: s.Machine, Started: s.Started, Seed: s.Seed, Quick: s.Quick, Warnings: []string{}, LeftOut: []string{},
+	}
+	switch {
+	case s.lacks != "":
+		info.Warnings = append(info.Warnings, s.lacks)
+	case s.Shard != nil:
+		info.Warnings = append(info.Warnings, fmt.Sprintf("part %d/%d of a sweep: mpcc report --join takes all parts", s.Shard.Number, s.Shard.Of))
 	}
 	repeats := map[string]int{}
 	for i := range s.Runs {
 		run := &s.Runs[i]
+		if len(run.Faults) > 0 {
+			info.LeftOut = append(info.LeftOut, fmt.Sprintf("%s, repeat %d: %s", cmp.Or(pointText(run.Point), "-"), run.Repeat, strings.Join(run.Faults, "; ")))
+		}
 		repeats[fmt.Sprint(run.Point)]++
 		info.Measured = max(info.Measured, run.Measured)
 		info.Links.Count = max(info.Links.Count, len(run.Links))
@@ -355,11 +429,24 @@ func (s *source) reduced(p result.Point) result.Point {
 	return q
 }
 
-// at returns the runs at a point, by repeat.
+// at returns the runs at a point, by repeat. Those that have a fault are there only where all have: better to be shown,
+// with a notice, than nothing.
 func (s *source) at(point result.Point) []*result.Run {
+	if sound := s.sound(point); len(sound) > 0 {
+		return sound
+	}
+	return s.pick(point, func(*result.Run) bool { return true })
+}
+
+// sound returns the runs at a point that have no fault, by repeat. Claims are judged by no others.
+func (s *source) sound(point result.Point) []*result.Run {
+	return s.pick(point, func(r *result.Run) bool { return len(r.Faults) == 0 })
+}
+
+func (s *source) pick(point result.Point, wanted func(*result.Run) bool) []*result.Run {
 	var runs []*result.Run
 	for i := range s.Runs {
-		if s.Runs[i].Point.Agrees(point) {
+		if s.Runs[i].Point.Agrees(point) && wanted(&s.Runs[i]) {
 			runs = append(runs, &s.Runs[i])
 		}
 	}
@@ -441,7 +528,7 @@ func (g *group) mentioned(m result.Metric, of string) bool {
 	}
 	for _, s := range g.sources {
 		if slices.ContainsFunc(s.Expect.Values, func(v result.Value) bool { return is(v.Select) }) ||
-			slices.ContainsFunc(s.Expect.Claims, func(c result.Claim) bool { return is(c.Select) || is(other(c)) }) ||
+			slices.ContainsFunc(s.Expect.Claims, func(c result.Claim) bool { return is(c.Select) || is(c.Base()) }) ||
 			slices.ContainsFunc(s.Expect.Figures, drawn) {
 			return true
 		}

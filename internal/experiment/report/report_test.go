@@ -20,7 +20,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/mpcc/mpcc/internal/experiment/judge"
 	"github.com/mpcc/mpcc/internal/experiment/result"
 )
 
@@ -95,7 +97,7 @@ func TestVerdicts(t *testing.T) {
 	for _, v := range e.Claims {
 		outcomes = append(outcomes, v.Outcome)
 	}
-	if diff := cmp.Diff([]string{Reproduced, Undecided, NotReproduced, Undecided}, outcomes); diff != "" {
+	if diff := cmp.Diff([]string{judge.Reproduced, judge.Inconclusive, judge.Contradicted, judge.Inconclusive}, outcomes); diff != "" {
 		t.Error(diff)
 	}
 	// .86/.68, .88/.70, .90/.72, repeat by repeat.
@@ -109,28 +111,101 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-func TestJudge(t *testing.T) {
-	between := func(low, high float64) Estimate {
-		return Estimate{N: 3, Mean: (low + high) / 2, Low: &low, High: &high}
+// A ratio is of as many repeats as the one of its two points that is run less often: so many are planned for it.
+func TestPlannedOfRatios(t *testing.T) {
+	path := folders(t, scenarioC())[0]
+	r, err := result.Read(path)
+	if err != nil {
+		t.Fatal(err)
 	}
-	above := result.Claim{Relation: result.Above, Bound: 1}
-	below := result.Claim{Relation: result.Below, Bound: 1}
-	within := result.Claim{Relation: result.Within, Bound: 1, Margin: .1}
-	for _, c := range []struct {
-		claim result.Claim
-		ours  Estimate
-		want  string
-	}{
-		{above, between(1.01, 1.2), Reproduced}, {above, between(.9, 1.2), Undecided}, {above, between(.8, 1), NotReproduced},
-		{below, between(.8, .99), Reproduced}, {below, between(.9, 1.2), Undecided}, {below, between(1, 1.1), NotReproduced},
-		{within, between(.9, 1.1), Reproduced}, {within, between(.8, 1), Undecided}, {within, between(.5, 1.5), Undecided},
-		{within, between(.5, .8), NotReproduced}, {within, between(1.2, 1.5), NotReproduced},
-		{above, Estimate{N: 1, Mean: 9}, Undecided},
-	} {
-		if got := judge(c.claim, c.ours); got != c.want {
-			t.Errorf("%s %g with %+v is %s, want %s", c.claim.Relation, c.claim.Bound, c.ours, got, c.want)
+	for i := range r.Runs {
+		r.Runs[i].Planned = map[string]int{"lia": 3, "olia": 7}[r.Runs[i].Point["cc"]]
+	}
+	if err := must(reopen(t, path)).Write(r); err != nil {
+		t.Fatal(err)
+	}
+	compared := 0
+	for _, v := range must(Load(path)).Experiments[0].Claims {
+		for _, check := range v.Checks {
+			want := map[string]int{"lia": 3, "olia": 7}[check.Point["cc"]]
+			if v.To != nil && v.To.At["cc"] == "lia" {
+				want, compared = 3, compared+1
+			}
+			if check.Planned != want {
+				t.Errorf("claim %q at %v has %d planned repeats, want %d", v.Text, check.Point, check.Planned, want)
+			}
 		}
 	}
+	if compared == 0 {
+		t.Error("no claim compares two algorithms")
+	}
+}
+
+// A run with a fault counts nowhere, and is named; a claim that was run otherwise than planned says so.
+func TestLeftOutAndUnplanned(t *testing.T) {
+	f := scenarioC()
+	f.expect.Claims = f.expect.Claims[:2]
+	f.expect.Claims[0].Plan = &result.Plan{Effect: .1, Spread: .02, Source: "table 6", Power: .9}
+	f.expect.Claims[1].Untestable = "a published fair share"
+	f.multi["lia"]["10"][2], f.single["lia"]["10"][2] = 9, 9
+	path := folders(t, f)[0]
+	r, err := result.Read(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range r.Runs {
+		r.Runs[i].Planned = 5
+		if r.Runs[i].Repeat == 2 && r.Runs[i].Point.Agrees(result.Point{"cc": "lia", "n1": "10"}) {
+			r.Runs[i].Faults = []string{"a cat on the keyboard"}
+		}
+	}
+	if err := must(reopen(t, path)).Write(r); err != nil {
+		t.Fatal(err)
+	}
+	e := &must(Load(path)).Experiments[0]
+	if ours := e.row(t, "goodput", "multi", result.Point{"cc": "lia", "n1": "10"}).Ours[0]; ours.N != 2 || ours.Mean != 1.25 {
+		t.Errorf("with a run left out there are %+v", ours)
+	}
+	check := e.Claims[0].Checks[0]
+	if check.Ours.N != 2 || check.Planned != 5 || *check.Power >= .9 {
+		t.Errorf("the claim has %+v, power %v", check, check.Power)
+	}
+	if e.Claims[1].Outcome != judge.NotTestable {
+		t.Errorf("what is not testable is %s", e.Claims[1].Outcome)
+	}
+	notices := strings.Join(e.Notices(), "\n")
+	for _, want := range []string{
+		"other runs: cc lia, n1 10, repeat 2: a cat on the keyboard", "run-0: other than the planned number of repeats",
+		"Not testable is \"LIA's multipath users get 1.3 times the fair share\", for want of a published fair share.",
+	} {
+		if !strings.Contains(notices, want) {
+			t.Errorf("no notice %q in %q", want, notices)
+		}
+	}
+	for i := range r.Runs {
+		r.Runs[i].Faults = []string{"an earthquake"}
+	}
+	if err := must(reopen(t, path)).Write(r); err != nil {
+		t.Fatal(err)
+	}
+	all := &must(Load(path)).Experiments[0]
+	if ours := all.row(t, "goodput", "multi", result.Point{"cc": "lia", "n1": "10"}).Ours[0]; ours.N != 3 || len(all.Claims[0].Checks) != 0 {
+		t.Errorf("where all runs have a fault there are %+v, and %d checks", ours, len(all.Claims[0].Checks))
+	}
+	table := e.ClaimTable()
+	if got := table.Rows[0][slices.Index(table.Head, "repeats")]; got != "2 of 5" {
+		t.Errorf("the table has %s repeats", got)
+	}
+}
+
+// reopen opens a run folder to write its results again.
+func reopen(t *testing.T, path string) (*result.Folder, error) {
+	if err := os.Remove(filepath.Join(path, result.File)); err != nil {
+		return nil, err
+	}
+	folder, err := result.Create(path)
+	t.Cleanup(func() { _ = folder.Close() })
+	return folder, err
 }
 
 func TestCompare(t *testing.T) {
@@ -197,7 +272,7 @@ func TestJoin(t *testing.T) {
 			whole.Experiments[0].Claims[i].Checks[j].Run = "scenario-c"
 		}
 	}
-	if diff := cmp.Diff(whole, r); diff != "" {
+	if diff := cmp.Diff(whole, r, cmpopts.IgnoreUnexported(Report{})); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -281,10 +356,10 @@ func TestReportRoundTrip(t *testing.T) {
 		t.Fatal(err)
 	}
 	near5 := cmp.Comparer(func(a, b float64) bool { return a == b || math.Abs(a-b) <= 1e-4*max(math.Abs(a), math.Abs(b)) })
-	if diff := cmp.Diff(want, got, near5); diff != "" {
+	if diff := cmp.Diff(want, got, near5, cmpopts.IgnoreUnexported(Report{})); diff != "" {
 		t.Error(diff)
 	}
-	for _, foreign := range []string{`{}`, `{"format": "mpcc report", "version": 2}`, `[`} {
+	for _, foreign := range []string{`{}`, `{"format": "mpcc report", "version": 1}`, `[`} {
 		if err := os.WriteFile(path, []byte(foreign), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -610,7 +685,7 @@ func TestQuickIsSaid(t *testing.T) {
 	if err := r.Text(&text); err != nil {
 		t.Fatal(err)
 	}
-	for where, said := range map[string]string{"HTML": string(page), "text": text.String(), "Markdown": e.Markdown("", func(int) string { return "" })} {
+	for where, said := range map[string]string{"HTML": string(page), "text": text.String(), "Markdown": Markdown(Part{e, "", func(int) string { return "" }})} {
 		if !strings.Contains(said, "quick") {
 			t.Errorf("%s does not say that the run was quick", where)
 		}
@@ -622,7 +697,7 @@ func TestMarkdown(t *testing.T) {
 	e := &r.Experiments[0]
 	e.Claims[0].Text = "a | b"
 	var addresses []int
-	page := e.Markdown("Our remark.", func(i int) string { addresses = append(addresses, i); return fmt.Sprintf("plot-%d.svg", i) })
+	page := Markdown(Part{e, "Our remark.", func(i int) string { addresses = append(addresses, i); return fmt.Sprintf("plot-%d.svg", i) }})
 	if len(addresses) != len(e.Plots) || strings.Count(page, "\n![") != len(e.Plots) {
 		t.Errorf("%d images of %d plots", strings.Count(page, "\n!["), len(e.Plots))
 	}
@@ -636,6 +711,31 @@ func TestMarkdown(t *testing.T) {
 			t.Errorf("%d bars after %d: %s", n, columns, line)
 		}
 		columns = n
+	}
+}
+
+// What the kernel ran and what was simulated stand on one page, each under its own heading with its own claims, command
+// and plots; the set-up and the notes are those of the later one.
+func TestMarkdownOfTwo(t *testing.T) {
+	first, second := load(t, scenarioC()), load(t, scenarioC())
+	kernel, simulated := &first.Experiments[0], &second.Experiments[0]
+	simulated.Runs[0].Kernel = result.Simulated
+	simulated.Scenario.Setup = result.Setup{Published: "a testbed", Ours: "namespaces", Simulated: "ten times as fast"}
+	image := func(of string) func(int) string { return func(i int) string { return of + strconv.Itoa(i) } }
+	page := Markdown(Part{kernel, "By the kernel.", image("k")}, Part{simulated, "By the simulator.", image("s")})
+	at := -1
+	for _, want := range []string{
+		"\n- Simulated: ten times as fast\n", "\n## With the kernel\n", "`mpcc run scenario-c --set", "\nBy the kernel.\n", "](k0)",
+		"\n## Simulated\n", "`mpcc run scenario-c --sim --set", "\nBy the simulator.\n", "](s0)",
+	} {
+		next := strings.Index(page, want)
+		if next <= at {
+			t.Fatalf("%q is not there, or not in its place:\n%s", want, page)
+		}
+		at = next
+	}
+	if strings.Count(page, "**Claims**") != 2 || strings.Count(page, "# scenario-c\n") != 1 {
+		t.Error("not one title and two tables of claims")
 	}
 }
 
@@ -661,7 +761,7 @@ func TestSave(t *testing.T) {
 	if diff := cmp.Diff(first, second); diff != "" {
 		t.Error(diff)
 	}
-	if len(first) != 2+7 { // results.json, report.html; bars, lines, box, cwnd and sequence of two algorithms
+	if len(first) != 3+7 { // results.json, repeats.csv, report.html; bars, lines, box, cwnd and sequence of two algorithms
 		t.Errorf("files %v", slices.Sorted(maps.Keys(first)))
 	}
 }
@@ -695,6 +795,123 @@ func TestPlotsOfLittle(t *testing.T) {
 			if numbers < 2 {
 				t.Errorf("%s of %g has %d numbers on its axes", kind, y, numbers)
 			}
+		}
+	}
+}
+
+// The command names the kernel, every variable at the values that were measured, the repeats and the seed.
+func TestRerun(t *testing.T) {
+	e := &load(t, scenarioC()).Experiments[0]
+	if got, want := e.Rerun(nil, 0), "mpcc run scenario-c --set cc=lia,olia --set n1=10,30 --seed 1"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	e.Runs[0].Machine = "emulated VM"
+	if got, want := e.Rerun(result.Point{"n1": "10"}, 3), "mpcc run scenario-c --vm=6.12 --set cc=lia,olia --set n1=10 --repeats 3 --seed 1"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	e.Runs[0].Machine, e.Runs[0].Kernel = "", result.Simulated
+	if got, want := e.Command(), "mpcc run scenario-c --sim"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+// A row for each check, with its verdict in words and its colour; the published value.
+func TestForest(t *testing.T) {
+	f := scenarioC()
+	published := 1.3
+	f.expect.Claims[0].Published = &published
+	f.multi["olia"]["30"] = []float64{9, 10, 11} // beyond the axis
+	r := load(t, f)
+	svg, err := Forest(r.Experiments)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, elements := parseSVG(t, svg)
+	words := texts(elements)
+	count := map[string]int{}
+	for _, w := range words {
+		count[w]++
+	}
+	for want, n := range map[string]int{
+		"scenario-c": 1, "OLIA leaves the single-path users more than LIA: n1 10": 1, "Balia does well": 1,
+		judge.Reproduced: 1 + 3, judge.Inconclusive: 1 + 1, "not measured": 1, judge.Contradicted: 1,
+	} {
+		if count[want] != n {
+			t.Errorf("%q is there %d times, want %d: %q", want, count[want], n, words)
+		}
+	}
+	rings := 0
+	for _, p := range painted(elements, "stroke", ink) {
+		if strings.Contains(p, "A") {
+			rings++
+		}
+	}
+	if rings != 3 { // in the legend, and beside both checks of the claim
+		t.Errorf("%d published values", rings)
+	}
+	if desc := elements[2]; !strings.Contains(desc.text, "Balia does well: not measured") {
+		t.Errorf("the description is %q", desc.text)
+	}
+}
+
+// Of three repeats a third is up to the smallest, all up to the largest.
+func TestCDF(t *testing.T) {
+	f := scenarioC()
+	f.expect.Figures = []result.Figure{{Title: "Distribution", Kind: result.CDF, Select: result.Select{Metric: "goodput", Of: "multi", At: result.Point{"n1": "10"}}}}
+	p := load(t, f).Experiments[0].Plots[0]
+	if len(p.Series) != 2 || p.Series[0].Name != "lia" || p.Y != "share of the repeats" {
+		t.Fatalf("%+v", p)
+	}
+	var got []string
+	for _, d := range p.Series[0].Data {
+		got = append(got, fmt.Sprintf("%.2f %.2f", d.X, d.Y))
+	}
+	want := []string{"1.20 0.00", "1.20 0.00", "1.20 0.33", "1.30 0.33", "1.30 0.67", "1.40 0.67", "1.40 1.00"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if lines := painted(drawn(t, p), "stroke", hues[0]); len(lines) != 2 {
+		t.Errorf("%d lines, want one in the legend and one", len(lines))
+	}
+}
+
+// Every row of every table is there, with as many cells as the head, and nothing that TeX takes for a command.
+func TestLaTeX(t *testing.T) {
+	f := scenarioC()
+	f.expect.Claims[0].Text = `50 % of R&D_{x} cost $5 #1 ~ \input`
+	r := load(t, f)
+	var text strings.Builder
+	if err := r.LaTeX(&text); err != nil {
+		t.Fatal(err)
+	}
+	e := &r.Experiments[0]
+	if n := strings.Count(text.String(), `\toprule`); n != len(e.Main())+1 {
+		t.Errorf("%d tables, want %d", n, len(e.Main())+1)
+	}
+	if want := `50 \% of R\&D\_\{x\} cost \$5 \#1 \textasciitilde{} \textbackslash{}input & `; !strings.Contains(text.String(), want) {
+		t.Errorf("no %s in %s", want, text.String())
+	}
+	columns := 0
+	for _, line := range strings.Split(text.String(), "\n") {
+		if _, spec, ok := strings.Cut(line, `\begin{tabular}{`); ok {
+			columns = len(spec) - 1
+		}
+		if cells := strings.Count(strings.ReplaceAll(line, `\&`, ""), " & "); strings.HasSuffix(line, `\\`) && cells != columns-1 {
+			t.Errorf("%d cells in %d columns: %s", cells+1, columns, line)
+		}
+	}
+}
+
+// 1.26 ± 0.02 is not the published 1.3: the claim holds, but by less.
+func TestPublishedOutside(t *testing.T) {
+	f := scenarioC()
+	less, same := 1.3, 1.26
+	f.expect.Claims[0].At = result.Point{"cc": "olia", "n1": "10"}
+	for published, want := range map[*float64]string{&less: "1.30, outside", &same: "1.26", nil: "-"} {
+		f.expect.Claims[0].Published = published
+		table := load(t, f).Experiments[0].ClaimTable()
+		if got := table.Rows[0][slices.Index(table.Head, "published")]; got != want {
+			t.Errorf("%s, want %s", got, want)
 		}
 	}
 }

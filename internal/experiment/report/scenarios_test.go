@@ -26,7 +26,7 @@ func madeUp(t *testing.T, name string) string {
 		t.Fatal(err)
 	}
 	r := &result.Result{
-		Scenario: result.Scenario{Name: string(file.Name), Title: file.Title, Source: file.Source, Notes: file.Notes},
+		Scenario: result.Scenario{Name: string(file.Name), Title: file.Title, Source: file.Source, Notes: file.Notes, Setup: file.Setup},
 		Sweep:    file.Axes(false), Expect: file.Expect,
 	}
 	random := rand.New(rand.NewPCG(1, 2))
@@ -40,7 +40,7 @@ func madeUp(t *testing.T, name string) string {
 			made.Links = append(made.Links, result.Link{Name: string(l.Name), Queue: result.Queue{Sent: 1000, Dropped: random.Uint64N(50)}})
 		}
 		for _, c := range network.Classes {
-			class := result.Class{Name: string(c.Name), CC: c.CC}
+			class := result.Class{Name: string(c.Name), CC: c.CC, HostPower: network.HostPower(&c)}
 			for range min(2, len(c.Members)) {
 				seconds, some := 1+random.Float64(), random.Uint64N(100)
 				user := result.User{
@@ -49,7 +49,7 @@ func madeUp(t *testing.T, name string) string {
 				}
 				for i, l := range network.Links {
 					if slices.Contains(l.Between, c.Members[0].From) {
-						user.Subflows = append(user.Subflows, result.Subflow{ID: i + 1, Interface: l.Interface, Bytes: 1e6, SRTT: 50})
+						user.Subflows = append(user.Subflows, result.Subflow{ID: i + 1, Interface: l.Interface, Bytes: 1e6, SRTT: 50, SRTT95: 60})
 					}
 				}
 				class.Users = append(class.Users, user)

@@ -61,15 +61,18 @@ func darkRules() string {
 	return css.String()
 }
 
+// darkStyle returns darkRules for a file of its own.
+func darkStyle() string {
+	return "<style>@media (prefers-color-scheme: dark) {\n" + darkRules() + "}</style>\n"
+}
+
 // SVG returns the plot as a file of its own, for light and dark pages.
 func (p *Plot) SVG() ([]byte, error) {
-	return p.svg("<style>@media (prefers-color-scheme: dark) {\n" + darkRules() + "}</style>\n")
+	return p.svg(darkStyle())
 }
 
 func (p *Plot) svg(style string) ([]byte, error) {
-	words := text.Style{
-		Color: ink.color(), Font: font.From(font.Font{Typeface: "Liberation", Variant: "Sans"}, 12), Handler: plot.DefaultTextHandler,
-	}
+	words := wordsOf(12)
 	drawing := p.axes(words)
 	slots := p.slots()
 	for _, s := range p.Series {
@@ -89,7 +92,12 @@ func (p *Plot) svg(style string) ([]byte, error) {
 	if _, err := canvas.WriteTo(&out); err != nil {
 		return nil, err
 	}
-	return p.finish(out.String(), style)
+	return finish(out.String(), style, p.Title, p.describe(), plotWidth, plotHeight)
+}
+
+// wordsOf returns the style of text of a size.
+func wordsOf(size vg.Length) text.Style {
+	return text.Style{Color: ink.color(), Font: font.From(font.Font{Typeface: "Liberation", Variant: "Sans"}, size), Handler: plot.DefaultTextHandler}
 }
 
 // axes returns a drawing that has axes and grid only.
@@ -130,6 +138,10 @@ func (p *Plot) fit(drawing *plot.Plot) {
 		p.nameTicks(drawing)
 	case p.Kind == result.Traces:
 		drawing.X.Min = min(0, drawing.X.Min)
+	case p.Kind == result.CDF:
+		if drawing.X.Max <= drawing.X.Min { // all repeats alike
+			drawing.X.Max = drawing.X.Min + 1
+		}
 	default:
 		pad := .03 * (drawing.X.Max - drawing.X.Min)
 		drawing.X.Min, drawing.X.Max = drawing.X.Min-pad, drawing.X.Max+pad
@@ -139,18 +151,18 @@ func (p *Plot) fit(drawing *plot.Plot) {
 
 // finish adds a title, a description for those who cannot see the picture, the style, and fonts for where there is
 // no Liberation.
-func (p *Plot) finish(svg, style string) ([]byte, error) {
+func finish(svg, style, title, description string, width, height int) ([]byte, error) {
 	_, body, found := strings.Cut(svg, "<svg ")
 	_, body, closed := strings.Cut(body, ">")
 	if !found || !closed {
-		return nil, fmt.Errorf("plot %q: not drawn as SVG", p.Title)
+		return nil, fmt.Errorf("plot %q: not drawn as SVG", title)
 	}
 	body = strings.ReplaceAll(body, "font-family:Liberation Sans", "font-family:Liberation Sans,Arial,Helvetica,sans-serif")
 	var out bytes.Buffer
 	fmt.Fprintf(&out, `<svg xmlns="http://www.w3.org/2000/svg" width="%[1]d" height="%[2]d" viewBox="0 0 %[1]d %[2]d" role="img">
 <title>%[3]s</title>
 <desc>%[4]s</desc>
-%[5]s%[6]s`, plotWidth, plotHeight, html.EscapeString(p.Title), html.EscapeString(p.describe()), style, strings.TrimLeft(body, "\n"))
+%[5]s%[6]s`, width, height, html.EscapeString(title), html.EscapeString(description), style, strings.TrimLeft(body, "\n"))
 	return out.Bytes(), nil
 }
 
@@ -166,6 +178,10 @@ func (p *Plot) describe() string {
 				low, high = min(low, d.Y), max(high, d.Y)
 			}
 			fmt.Fprintf(&text, "%s to %s, last %s.", number(low), number(high), number(s.Trace[len(s.Trace)-1].Y))
+			continue
+		}
+		if p.Kind == result.CDF {
+			fmt.Fprintf(&text, "%d repeats, %s to %s.", (len(s.Data)-1)/2, number(s.Data[0].X), number(s.Data[len(s.Data)-1].X))
 			continue
 		}
 		var parts []string
@@ -417,7 +433,7 @@ func (m *mark) Plot(c draw.Canvas, p *plot.Plot) {
 			c.DrawGlyph(m.outlined(c, at), at)
 		}
 	}
-	if m.kind == result.Lines || m.kind == result.Traces {
+	if m.kind == result.Lines || m.kind == result.Traces || m.kind == result.CDF {
 		width := vg.Length(1.8)
 		if m.kind == result.Traces {
 			width = 1.1
@@ -484,7 +500,7 @@ func (m *mark) interval(c draw.Canvas, x, low, high vg.Length) {
 func (m *mark) thumbnail(c draw.Canvas) {
 	middle := c.Center()
 	switch {
-	case m.kind == result.Lines || m.kind == result.Traces:
+	case m.kind == result.Lines || m.kind == result.Traces || m.kind == result.CDF:
 		c.StrokeLine2(m.line(1.8), c.Min.X, middle.Y, c.Max.X, middle.Y)
 		if m.kind == result.Lines {
 			c.DrawGlyph(m.glyph(), middle)

@@ -13,6 +13,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/mpcc/mpcc/internal/experiment/judge"
 	"github.com/mpcc/mpcc/internal/experiment/result"
 )
 
@@ -135,8 +136,9 @@ func (e *Experiment) ClaimTable() Table {
 	if len(e.Runs) > 1 {
 		t.Head = append(t.Head, "run")
 	}
-	t.Head = append(t.Head, "outcome", "ours")
-	t.Words = len(t.Head) - 1
+	t.Head = append(t.Head, "verdict")
+	t.Words = len(t.Head)
+	t.Head = append(t.Head, "ours", "published", "p", "repeats", "power")
 	for _, v := range e.Claims {
 		first := []string{v.Text, v.Source, said(v.Claim)}
 		if len(v.Checks) == 0 {
@@ -144,24 +146,115 @@ func (e *Experiment) ClaimTable() Table {
 			if len(e.Runs) > 1 {
 				row = append(row, "-")
 			}
-			t.Rows = append(t.Rows, append(row, Undecided, "not measured"))
+			t.Rows = append(t.Rows, append(row, v.Outcome, "not measured", v.published(nil), "-", "0", "-"))
 		}
 		for i, check := range v.Checks {
 			if i > 0 {
 				first = []string{"", "", ""}
 			}
-			at := pointText(check.Point)
-			if at == "" {
-				at = "-"
-			}
-			row := append(slices.Clone(first), at)
+			row := append(slices.Clone(first), cmp.Or(pointText(check.Point), "-"))
 			if len(e.Runs) > 1 {
 				row = append(row, check.Run)
 			}
-			t.Rows = append(t.Rows, append(row, check.Outcome, check.Ours.String()))
+			t.Rows = append(t.Rows, append(row, check.Outcome, check.Ours.String(), v.published(&check.Ours), check.p(), check.repeats(), check.power()))
 		}
 	}
 	return t
+}
+
+// published returns the published value, and whether it is outside of our interval: a claim may hold by more or less than
+// the paper says.
+func (v *Verdict) published(ours *Estimate) string {
+	switch {
+	case v.Published == nil:
+		return "-"
+	case ours != nil && ours.Low != nil && (*v.Published < *ours.Low || *v.Published > *ours.High):
+		return number(*v.Published) + ", outside"
+	}
+	return number(*v.Published)
+}
+
+// p returns the corrected p-value of the verdict or, where there is none yet, the one that the claim waits for.
+func (c Check) p() string {
+	p := c.P.Reproduced
+	switch c.Outcome {
+	case judge.Contradicted:
+		p = c.P.Contradicted
+	case judge.NoEffect:
+		p = c.P.NoEffect
+	case judge.NotTestable:
+		return "-"
+	}
+	if c.Ours.N < 2 {
+		return "-"
+	}
+	if p < .001 {
+		return "<0.001"
+	}
+	return strconv.FormatFloat(p, 'f', 3, 64)
+}
+
+// repeats returns how many there are, and of how many.
+func (c Check) repeats() string {
+	if c.Planned == 0 || c.Outcome == judge.NotTestable {
+		return strconv.Itoa(c.Ours.N)
+	}
+	return fmt.Sprintf("%d of %d", c.Ours.N, c.Planned)
+}
+
+func (c Check) power() string {
+	if c.Power == nil {
+		return "-"
+	}
+	return strconv.FormatFloat(*c.Power, 'f', 2, 64)
+}
+
+// Notices returns what is to be known before a figure or a verdict of the experiment is relied on.
+func (e *Experiment) Notices() []string {
+	var notices []string
+	for _, run := range e.Runs {
+		if run.Quick {
+			notices = append(notices, run.Label+": the short form was run (--quick): its numbers are not to be relied on.")
+		}
+		for _, w := range run.Warnings {
+			notices = append(notices, run.Label+": "+w)
+		}
+		for _, left := range run.LeftOut {
+			notices = append(notices, run.Label+": left out of verdicts, and of figures where there are other runs: "+left)
+		}
+	}
+	off, unplanned := map[string]bool{}, false
+	for _, v := range e.Claims {
+		for _, check := range v.Checks {
+			if v.Outcome != judge.NotTestable && check.Planned > 0 && check.Ours.N != check.Planned {
+				off[check.Run] = true
+			}
+			unplanned = unplanned || v.Outcome != judge.NotTestable && check.Planned == 0
+		}
+	}
+	for _, run := range e.Runs {
+		if off[run.Label] {
+			notices = append(notices, run.Label+": other than the planned number of repeats was run (column repeats): its verdicts do not have the chances of error that the plan gives.")
+		}
+	}
+	if unplanned {
+		notices = append(notices, "Some claims were run without a plan of how many repeats they need (column repeats).")
+	}
+	var reasons []string
+	claims := map[string][]string{}
+	for _, v := range e.Claims {
+		if v.Untestable == "" {
+			continue
+		}
+		if claims[v.Untestable] == nil {
+			reasons = append(reasons, v.Untestable)
+		}
+		claims[v.Untestable] = append(claims[v.Untestable], strconv.Quote(v.Text))
+	}
+	for _, reason := range reasons {
+		notices = append(notices, fmt.Sprintf("Not testable is %s, for want of %s.", strings.Join(claims[reason], ", "), strings.TrimSuffix(reason, ".")))
+	}
+	return notices
 }
 
 // RunTable returns how the results came about.
@@ -218,17 +311,15 @@ func (r *Report) Text(w io.Writer) error {
 		for _, note := range e.Scenario.Notes {
 			fmt.Fprintln(w, "note:", note)
 		}
-		for _, run := range e.Runs {
-			for _, warning := range run.Warnings {
-				fmt.Fprintf(w, "%s: %s\n", run.Label, warning)
-			}
+		for _, notice := range e.Notices() {
+			fmt.Fprintln(w, notice)
 		}
 		tables := append([]Table{e.RunTable()}, e.Main()...)
 		if len(e.Claims) > 0 {
 			tables = append(tables, e.ClaimTable().without("condition")) // it would be too wide
 		}
 		for _, t := range tables {
-			if err := t.text(w); err != nil {
+			if err := t.Text(w); err != nil {
 				return err
 			}
 		}
@@ -248,7 +339,8 @@ func (t Table) without(name string) Table {
 	return t
 }
 
-func (t Table) text(w io.Writer) error {
+// Text writes the table for a terminal.
+func (t Table) Text(w io.Writer) error {
 	if _, err := fmt.Fprintf(w, "\n%s\n", t.Caption); err != nil {
 		return err
 	}

@@ -19,7 +19,7 @@ const formatDoc = "../../../docs/results-format.md"
 // The page documents every key of every type, and no other.
 func TestFormatDoc(t *testing.T) {
 	// A claim's to has the claim's own keys.
-	keydoc.Check(t, formatDoc, reflect.TypeFor[Result](), []reflect.Type{reflect.TypeFor[Select]()}, "Metrics", "Samples")
+	keydoc.Check(t, formatDoc, reflect.TypeFor[Result](), []reflect.Type{reflect.TypeFor[Select]()}, "Metrics", "Samples", "Repeats")
 	if diff := cmp.Diff(sampleColumns, keydoc.Sections(t, formatDoc)["Samples"]); diff != "" {
 		t.Errorf("%s, Samples: %s", formatDoc, diff)
 	}

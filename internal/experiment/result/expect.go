@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -73,6 +74,55 @@ type Claim struct {
 	Bound float64 `json:"bound" yaml:"bound"`
 	// For within: how far from the bound, to either side.
 	Margin float64 `json:"margin,omitempty" yaml:"margin,omitempty"`
+	// The paper leaves open what the sweep varies: the claim holds if it does at any of its points, and is contradicted
+	// only if it is at all of them.
+	Anywhere bool `json:"anywhere,omitempty" yaml:"anywhere,omitempty" default:"false"`
+	// With to: a ratio that is no further from 1 than this counts as no effect, whatever the bound.
+	Negligible float64 `json:"negligible,omitempty" yaml:"negligible,omitempty" range:"0..0.5"`
+	// What the paper has for the value, or the most it says, as in "by up to 20 %".
+	Published *float64 `json:"published,omitempty" yaml:"published,omitempty"`
+	// How many repeats it takes to tell. The driver runs as many at the points that the claim is about.
+	Plan *Plan `json:"plan,omitempty" yaml:"plan,omitempty"`
+	// Where this experiment cannot judge the claim: the quantity that it lacks, as after "for want of". What was measured
+	// is printed all the same.
+	Untestable string `json:"untestable,omitempty" yaml:"untestable,omitempty"`
+}
+
+// Base returns the Select that the claim divides by: To, with the claim's own values of the variables that To.At leaves
+// out. It is the claim's own Select if there is no To.
+func (c Claim) Base() Select {
+	if c.To == nil {
+		return c.Select
+	}
+	base := Select{Metric: c.To.Metric, Of: c.To.Of, At: Point{}}
+	maps.Copy(base.At, c.At)
+	maps.Copy(base.At, c.To.At)
+	return base
+}
+
+// BasePoint returns the point of the value that the claim divides by at a point; false if the claim is not about that
+// point, or would compare it with itself.
+func (c Claim) BasePoint(point Point) (Point, bool) {
+	if !point.Agrees(c.At) {
+		return nil, false
+	}
+	base := c.Base()
+	at := maps.Clone(point)
+	maps.Copy(at, base.At)
+	return at, c.To == nil || base.Metric != c.Metric || base.Of != c.Of || !maps.Equal(at, point)
+}
+
+// Plan is what the number of a claim's repeats follows from.
+type Plan struct {
+	// For above and below: how far the true value is from the bound, at least, if the claim is to be told. Within
+	// takes the margin.
+	Effect float64 `json:"effect,omitempty" yaml:"effect,omitempty"`
+	// The standard deviation of the value between repeats.
+	Spread float64 `json:"spread" yaml:"spread"`
+	// What the spread is taken from.
+	Source string `json:"source" yaml:"source"`
+	// The chance that the claim is told if it is true by as much.
+	Power float64 `json:"power,omitempty" yaml:"power,omitempty" default:"0.9" range:"0.9..0.999"`
 }
 
 // Kinds of figures.
@@ -81,6 +131,7 @@ const (
 	Box    = "box"
 	Bars   = "bars"
 	Lines  = "lines"
+	CDF    = "cdf"
 )
 
 // Figure is a plot, with a series for each value of the variables that neither `at` nor `over` names and, without
@@ -92,8 +143,9 @@ type Figure struct {
 	// The paper's figure that it repeats.
 	Source string `json:"source,omitempty" yaml:"source,omitempty"`
 	// bars: means with intervals, beside the published values; lines: the same over a variable; box: quartiles
-	// and outliers of all users of all repeats; traces: cwnd, sequence, srtt or rate over time.
-	Kind   string `json:"kind" yaml:"kind" oneof:"traces|box|bars|lines"`
+	// and outliers of all users of all repeats; cdf: how large a share of the repeats is up to which value; traces:
+	// cwnd, sequence, srtt or rate over time.
+	Kind   string `json:"kind" yaml:"kind" oneof:"traces|box|bars|lines|cdf"`
 	Select `yaml:",inline"`
 	// The variable along the x axis; without it the first one.
 	Over string `json:"over,omitempty" yaml:"over,omitempty"`
@@ -123,7 +175,7 @@ func (e Expect) Check() error {
 		}
 	}
 	for i, f := range e.Figures {
-		err := oneOf("kind", f.Kind, Traces, Box, Bars, Lines)
+		err := oneOf("kind", f.Kind, Traces, Box, Bars, Lines, CDF)
 		switch {
 		case err != nil:
 		case f.Kind == Traces:

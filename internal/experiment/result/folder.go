@@ -74,16 +74,24 @@ func (f *Folder) Drop(run *Run) error {
 	return f.root.Remove(run.Samples)
 }
 
-// Write writes results.json in one step, so that a run that was killed leaves no half of it. It fills in the
-// format and its version, each user's goodput and each run's measures.
+// Write writes results.json in one step, so that a run that was killed leaves no half of it, after the repeats as CSV.
+// It fills in the format and its version, each user's goodput and each run's measures.
 func (f *Folder) Write(r *Result) error {
 	r.Format, r.Version = format, version
 	var text bytes.Buffer
 	enc := json.NewEncoder(&text)
 	enc.SetIndent("", " ")
 	enc.SetEscapeHTML(false)
-	if err := enc.Encode(r.whole()); err != nil {
+	whole := r.whole()
+	if err := enc.Encode(whole); err != nil {
 		return fmt.Errorf("%s: %w", File, err)
+	}
+	var repeats bytes.Buffer
+	if err := WriteRepeats(&repeats, []Labelled{{Label: r.Scenario.Name, Result: whole}}); err != nil {
+		return fmt.Errorf("%s: %w", RepeatsFile, err)
+	}
+	if err := atomicfile.WriteIn(f.root, RepeatsFile, repeats.Bytes(), 0o644); err != nil {
+		return err
 	}
 	return atomicfile.WriteIn(f.root, File, text.Bytes(), 0o644)
 }
@@ -106,6 +114,7 @@ func (r *Result) whole() *Result {
 		list(&run.Links)
 		list(&run.RAPL)
 		list(&run.Warnings)
+		list(&run.Faults)
 		run.Classes = slices.Clone(run.Classes)
 		list(&run.Classes)
 		for j := range run.Classes {

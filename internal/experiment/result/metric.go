@@ -16,9 +16,12 @@ type Metric struct {
 	Unit   string // "" for a plain number
 	Of     string // what Select.Of names: class, "class or nothing", link, "class/interface", zone
 	Source string // of an energy: model or rapl; else ""
-	Total  bool   // its value is the users' sum; else their mean
+	Total  bool   // its value is the users' sum; else their mean or, of a ratio, that of their sums
 	// values returns a value for each user or, of a metric that is not of users, a single one.
 	values func(r *Run, of string) []float64
+	// ratio returns both sides of a ratio of a user's: the value of a class is the sum of the one by the sum of the
+	// other. The mean of the users' own ratios would count who moved little as much as who moved all.
+	ratio func(r *Run, u *User) (above, below float64, ok bool)
 }
 
 // What a metric can be of: the values of Metric.Of.
@@ -35,18 +38,22 @@ var Metrics = []Metric{
 	{Name: "goodput", Title: "goodput per user", Unit: "Mbit/s", Of: OfClasses, values: perUser(goodput)},
 	{Name: "total_goodput", Title: "goodput of all", Unit: "Mbit/s", Of: OfClasses, values: perUser(goodput), Total: true},
 	{Name: "path_goodput", Title: "goodput on the path", Unit: "Mbit/s", Of: OfInterface, values: pathGoodput},
+	{Name: "path_share", Title: "share of the path in the bytes", Unit: "%", Of: OfInterface, values: pathShare},
+	{Name: "path_data", Title: "data on the path, of all users", Unit: "MB", Of: OfInterface, values: pathData},
 	{Name: "fairness", Title: "Jain's index of goodput", Of: OfClasses, values: fairness},
 	{Name: "completion", Title: "completion time", Unit: "s", Of: OfClasses, values: perUser(completion)},
 	{Name: "loss", Title: "loss at the queue", Unit: "%", Of: OfLink, values: loss},
 	{Name: "marked", Title: "marked at the queue", Unit: "%", Of: OfLink, values: marked},
 	{Name: "srtt", Title: "smoothed RTT", Unit: "ms", Of: OfClasses, values: perUser(srtt)},
+	{Name: "srtt_95", Title: "95th percentile of the smoothed RTT", Unit: "ms", Of: OfClasses, values: perUser(srtt95)},
 	{Name: "out_of_order", Title: "out of order per 100 packets", Of: OfClasses, values: perUser(outOfOrder)},
 	{Name: "reinjected", Title: "reinjected per 100 packets", Of: OfClasses, values: perUser(reinjected)},
 	{Name: "energy", Title: "energy per user", Unit: "J", Of: OfClasses, Source: SourceModel, values: perUser(joules)},
 	{Name: "total_energy", Title: "energy of all", Unit: "J", Of: OfClasses, Source: SourceModel, values: perUser(joules), Total: true},
 	{Name: "power", Title: "power per user", Unit: "W", Of: OfClasses, Source: SourceModel, values: perUser(power)},
-	{Name: "energy_per_bit", Title: "energy per bit", Unit: "nJ/bit", Of: OfClasses, Source: SourceModel, values: perUser(energyPerBit)},
-	{Name: "efficiency", Title: "energy efficiency", Unit: "Mbit/J", Of: OfClasses, Source: SourceModel, values: perUser(efficiency)},
+	{Name: "energy_per_bit", Title: "energy per bit", Unit: "nJ/bit", Of: OfClasses, Source: SourceModel, values: perUser(ratioOf(energyPerBit)), ratio: energyPerBit},
+	{Name: "efficiency", Title: "energy efficiency", Unit: "Mbit/J", Of: OfClasses, Source: SourceModel, values: perUser(ratioOf(efficiency)), ratio: efficiency},
+	{Name: "host_energy", Title: "energy of the users' hosts", Unit: "P0·s", Of: OfClass, Source: SourceModel, values: hostEnergy},
 	{Name: "rapl_energy", Title: "energy of the host", Unit: "J", Of: OfZone, Source: SourceRAPL, values: zoneEnergy},
 	{Name: "rapl_power", Title: "power of the host", Unit: "W", Of: OfZone, Source: SourceRAPL, values: zonePower},
 }
@@ -67,8 +74,12 @@ func FindMetric(name string) (Metric, error) {
 // Values returns the metric of each user that has it or, if it is not a metric of users, a single value.
 func (m Metric) Values(r *Run, of string) []float64 { return m.values(r, of) }
 
-// Value returns the mean over the users or, of a total, their sum; false if nothing was measured.
+// Value returns the mean over the users or, of a total, their sum or, of a ratio, that of their sums; false if nothing
+// was measured.
 func (m Metric) Value(r *Run, of string) (float64, bool) {
+	if m.ratio != nil {
+		return sums(r, of, m.ratio)
+	}
 	values := m.values(r, of)
 	if len(values) == 0 {
 		return 0, false
@@ -203,9 +214,20 @@ func completion(_ *Run, u *User) (float64, bool) {
 
 // srtt returns the mean of the subflows, weighed by what they carried.
 func srtt(_ *Run, u *User) (float64, bool) {
+	return weighed(u, func(s *Subflow) float64 { return s.SRTT })
+}
+
+// srtt95 returns the mean of the subflows' percentiles, weighed likewise: an idle subflow's RTT delays nobody.
+func srtt95(_ *Run, u *User) (float64, bool) {
+	v, ok := weighed(u, func(s *Subflow) float64 { return s.SRTT95 })
+	return v, ok && v > 0 // files may be too short for a sample, and older runs have no percentiles
+}
+
+func weighed(u *User, of func(*Subflow) float64) (float64, bool) {
 	sum, bytes := 0.0, 0.0
-	for _, s := range u.Subflows {
-		sum += s.SRTT * float64(s.Bytes)
+	for i := range u.Subflows {
+		s := &u.Subflows[i]
+		sum += of(s) * float64(s.Bytes)
 		bytes += float64(s.Bytes)
 	}
 	return sum / bytes, bytes > 0
@@ -233,14 +255,38 @@ func power(r *Run, u *User) (float64, bool) {
 	return j / u.Active, ok && u.Active > 0
 }
 
-func energyPerBit(r *Run, u *User) (float64, bool) {
+func energyPerBit(r *Run, u *User) (nanojoules, bits float64, ok bool) {
 	j, ok := joules(r, u)
-	return j * 1e9 / (8 * float64(u.Bytes)), ok && u.Bytes > 0
+	return j * 1e9, 8 * float64(u.Bytes), ok && u.Bytes > 0
 }
 
-func efficiency(r *Run, u *User) (float64, bool) {
-	j, ok := joules(r, u)
-	return 8 * float64(u.Bytes) / 1e6 / j, ok && j > 0
+func efficiency(r *Run, u *User) (megabits, j float64, ok bool) {
+	j, ok = joules(r, u)
+	return 8 * float64(u.Bytes) / 1e6, j, ok && j > 0
+}
+
+// ratioOf returns a user's ratio.
+func ratioOf(parts func(*Run, *User) (above, below float64, ok bool)) userMetric {
+	return func(r *Run, u *User) (float64, bool) {
+		above, below, ok := parts(r, u)
+		return above / below, ok
+	}
+}
+
+// sums returns the ratio of the sums over a class' users.
+func sums(r *Run, class string, parts func(*Run, *User) (above, below float64, ok bool)) (float64, bool) {
+	var aboves, belows float64
+	for _, c := range r.Classes {
+		if class != "" && c.Name != class {
+			continue
+		}
+		for i := range c.Users {
+			if above, below, ok := parts(r, &c.Users[i]); ok {
+				aboves, belows = aboves+above, belows+below
+			}
+		}
+	}
+	return aboves / belows, belows > 0
 }
 
 func pathGoodput(r *Run, of string) []float64 {
@@ -254,6 +300,62 @@ func pathGoodput(r *Run, of string) []float64 {
 		}
 		return float64(sum) * 8 / 1e6 / u.Active, found && u.Active > 0
 	})(r, class)
+}
+
+// pathShare returns what the path has of all that the class' users have moved.
+func pathShare(r *Run, of string) []float64 {
+	on, all := onPath(r, of)
+	if all == 0 {
+		return nil
+	}
+	return []float64{100 * float64(on) / float64(all)}
+}
+
+// pathData returns what the class' users have moved on the path.
+func pathData(r *Run, of string) []float64 {
+	on, all := onPath(r, of)
+	if all == 0 {
+		return nil
+	}
+	return []float64{float64(on) / 1e6}
+}
+
+// onPath returns the bytes of a class on one of its interfaces, and on all of them.
+func onPath(r *Run, of string) (on, all uint64) {
+	class, name, _ := strings.Cut(of, "/")
+	for _, c := range r.Classes {
+		for _, u := range c.Users {
+			for _, s := range u.Subflows {
+				if c.Name != class {
+					continue
+				}
+				if all += s.Bytes; s.Interface == name {
+					on += s.Bytes
+				}
+			}
+		}
+	}
+	return on, all
+}
+
+// hostEnergy returns the energy of all hosts of a class. A host draws its base as long as any of the class' users on it
+// is active: the users' active times are taken to overlap. What others on the host do is not counted.
+func hostEnergy(r *Run, class string) []float64 {
+	for _, c := range r.Classes {
+		if c.Name != class || c.HostPower == nil {
+			continue
+		}
+		active, sum := map[string]float64{}, 0.0
+		for _, u := range c.Users {
+			active[u.Host] = max(active[u.Host], u.Active)
+			sum += c.HostPower.Slope * c.HostPower.Scale * float64(u.Bytes) * 8 / 1e6
+		}
+		for _, host := range slices.Sorted(maps.Keys(active)) {
+			sum += c.HostPower.Base * active[host]
+		}
+		return []float64{sum}
+	}
+	return nil
 }
 
 func fairness(r *Run, class string) []float64 {

@@ -18,16 +18,23 @@ type Result struct {
 	Format   string    `json:"format"`
 	Version  int       `json:"version"`
 	Tool     string    `json:"tool"`    // mpcc's version
-	Kernel   string    `json:"kernel"`  // release that ran it
+	Kernel   string    `json:"kernel"`  // release that ran it, or Simulated
 	Machine  string    `json:"machine"` // "" for the host itself, else what kind of virtual machine it was
 	Started  time.Time `json:"started"`
 	Seconds  float64   `json:"elapsed_seconds"`
 	Seed     uint64    `json:"seed"`  // the runs' seeds are drawn from it
 	Quick    bool      `json:"quick"` // the short form was run: its numbers are not to be relied on
+	Shard    *Shard    `json:"shard"` // null: all of the sweep was run
 	Scenario Scenario  `json:"scenario"`
 	Sweep    []Axis    `json:"sweep"`  // its variables, in the order of the report
 	Expect   Expect    `json:"expect"` // what the paper says
 	Runs     []Run     `json:"runs"`
+}
+
+// Shard is a part of a sweep: of its runs, in their order, each Of-th from Number on.
+type Shard struct {
+	Number int `json:"number"` // from 0
+	Of     int `json:"of"`
 }
 
 // Scenario is the file that was run.
@@ -36,8 +43,22 @@ type Scenario struct {
 	Title  string   `json:"title"`
 	Source string   `json:"source"` // the paper and where in it
 	Notes  []string `json:"notes"`  // what is done otherwise than in the paper, and other limits
-	YAML   string   `json:"yaml"`   // the whole file, with what the command line changed
+	Setup  Setup    `json:"setup"`
+	YAML   string   `json:"yaml"` // the whole file, with what the command line changed
 }
+
+// Setup is the published set-up beside the scenario's, each in a few words.
+type Setup struct {
+	// As published.
+	Published string `json:"published" yaml:"published,omitempty"`
+	// As it is here.
+	Ours string `json:"ours" yaml:"ours,omitempty"`
+	// As the simulated results in docs/results have it, where that is another scale than with the kernel.
+	Simulated string `json:"simulated,omitempty" yaml:"simulated,omitempty"`
+}
+
+// Simulated is the kernel of results that were simulated.
+const Simulated = "simulated"
 
 // Axis is one variable of the sweep.
 type Axis struct {
@@ -51,7 +72,8 @@ type Point map[string]string
 // Run is one repeat at one point.
 type Run struct {
 	Point    Point     `json:"point"`
-	Repeat   int       `json:"repeat"` // from 0
+	Repeat   int       `json:"repeat"`          // from 0
+	Planned  int       `json:"planned_repeats"` // how many the scenario's plan has at this point; 0 without a plan
 	Seed     uint64    `json:"seed"`
 	Warmup   float64   `json:"warmup_seconds"`
 	Measured float64   `json:"measured_seconds"`
@@ -60,6 +82,7 @@ type Run struct {
 	RAPL     []Zone    `json:"rapl"`    // empty if the machine has none
 	Samples  string    `json:"samples"` // the CSV's path in the folder; "" without samples
 	Warnings []string  `json:"warnings"`
+	Faults   []string  `json:"faults"`   // what makes its numbers wrong: no estimate or verdict is made of such a run
 	Measures []Measure `json:"measures"` // the metrics, without those of links; Folder.Write fills them in
 
 	folder string // where Read found it
@@ -110,11 +133,22 @@ type Class struct {
 	CCTunables        map[string]string `json:"cc_tunables"`
 	SchedulerTunables map[string]string `json:"scheduler_tunables"`
 
+	HostPower *HostPower `json:"host_power"` // null if the users' hosts have no profile
+
 	Users []User `json:"users"`
+}
+
+// HostPower is the power of a host by its profile: base + per_mbps · scale · Mbit/s.
+type HostPower struct {
+	Profile string  `json:"profile"`
+	Base    float64 `json:"base"`     // in the profile's unit
+	Slope   float64 `json:"per_mbps"` // of the rate that the scaled-down one stands for
+	Scale   float64 `json:"scale"`    // how many times the experiment's rates are scaled down
 }
 
 // User is one user's traffic in the measured phase.
 type User struct {
+	Host       string     `json:"host"`           // that opens its connections
 	Bytes      uint64     `json:"bytes"`          // of payload, that the receiver got
 	Active     float64    `json:"active_seconds"` // time in which there was something to transfer
 	Goodput    float64    `json:"goodput_bps"`    // bytes by active time; Folder.Write fills it in
@@ -141,6 +175,7 @@ type Subflow struct {
 	Retrans   uint64  `json:"segments_retransmitted"`
 	Cwnd      float64 `json:"mean_cwnd_packets"`
 	SRTT      float64 `json:"mean_srtt_ms"`
+	SRTT95    float64 `json:"srtt_95_ms"` // 95th percentile of the samples
 }
 
 // Where an energy comes from.

@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +18,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"golang.org/x/sys/unix"
+
+	"github.com/mpcc/mpcc/test/fulldisk"
+	"github.com/mpcc/mpcc/test/said"
 )
 
 func of[T any](v T) *T { return &v }
@@ -38,15 +42,15 @@ func sample() *Result {
 			Links: []Link{{"ap", "r1", "server", Quality{of(1e7), of(75.0), nil}, Quality{of(9.9e6), of(75.1), of(0.0)},
 				"qdisc red 1:", Queue{990, 10, 30}}},
 			Classes: []Class{
-				{"multi", true, "olia", "default", map[string]string{"min_cwnd": "1"}, map[string]string{}, []User{
+				{"multi", true, "olia", "default", map[string]string{"min_cwnd": "1"}, map[string]string{}, &HostPower{"i7", 1, .001, 2}, []User{
 					{Bytes: 2_500_000, Active: 20, Goodput: 1e6, Transfers: []Transfer{{0, 1_000_000, of(4.0)}, {5, 1_500_000, of(6.0)}},
-						Subflows:   []Subflow{{1, "wlan", 2_000_000, 3, 12.5, 100}, {2, "lte", 500_000, 1, 4, 200}},
+						Subflows:   []Subflow{{1, "wlan", 2_000_000, 3, 12.5, 100, 150}, {2, "lte", 500_000, 1, 4, 200, 250}},
 						OutOfOrder: of(uint64(50)), Received: of(uint64(1000)), Reinjected: of(uint64(5)), Energy: &Energy{40, SourceModel}},
 					{Bytes: 7_500_000, Active: 20, Goodput: 3e6, Transfers: []Transfer{{0, 1_000_000, nil}}, Subflows: []Subflow{}},
 				}},
-				{"single", false, "reno", "", map[string]string{}, map[string]string{}, []User{{Bytes: 1_000_000, Active: 8, Goodput: 1e6, Transfers: []Transfer{}, Subflows: []Subflow{}}}},
+				{"single", false, "reno", "", map[string]string{}, map[string]string{}, nil, []User{{Bytes: 1_000_000, Active: 8, Goodput: 1e6, Transfers: []Transfer{}, Subflows: []Subflow{}}}},
 			},
-			RAPL: []Zone{{"package-0", Energy{100, SourceRAPL}}}, Samples: "samples/0000.csv", Warnings: []string{"slow"},
+			RAPL: []Zone{{"package-0", Energy{100, SourceRAPL}}}, Samples: "samples/0000.csv", Warnings: []string{"slow"}, Faults: []string{"too slow"}, Planned: 3,
 		}},
 	}
 }
@@ -71,11 +75,42 @@ func TestRoundTrip(t *testing.T) {
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(Run{})); diff != "" {
 		t.Error(diff)
 	}
-	if entries, _ := os.ReadDir(folder.Path); len(entries) != 1 {
+	if entries, _ := os.ReadDir(folder.Path); len(entries) != 2 {
 		t.Errorf("%d files beside the results", len(entries)-1)
 	}
 	if _, err := Create(folder.Path); err == nil || !strings.Contains(err.Error(), "holds results already") {
 		t.Errorf("writing over results: %v", err)
+	}
+}
+
+// On a full disk samples and results fail with a line each, said once, and leave no half of the results.
+func TestFullDisk(t *testing.T) {
+	folder, err := Create(fulldisk.Mount(t, 8))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var run Run
+	samples, err := folder.Samples(&run, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 10_000 {
+		if err = samples.Write(Sample{Class: "multi"}); err != nil {
+			break
+		}
+	}
+	err = errors.Join(err, samples.Close())
+	said.InALine(t, err, "samples/0000.csv: no space left on device")
+	err = folder.Write(sample())
+	said.InALine(t, err, "write "+filepath.Join(folder.Path, RepeatsFile)+": no space left on device")
+	if entries, err := os.ReadDir(folder.Path); err != nil || len(entries) != 1 {
+		t.Errorf("%v (%v), want the folder of the samples alone", entries, err)
+	}
+	if err := folder.Drop(&run); err != nil {
+		t.Error(err)
+	}
+	if err := folder.Write(sample()); err != nil {
+		t.Errorf("with room again: %v", err)
 	}
 }
 
@@ -96,7 +131,7 @@ func TestEmptyListsAreLists(t *testing.T) {
 	if err := json.Unmarshal(text, &tree); err != nil {
 		t.Fatal(err)
 	}
-	notMeasured := map[string]bool{"out_of_order_packets": true, "received_packets": true, "reinjected_packets": true, "energy": true}
+	notMeasured := map[string]bool{"out_of_order_packets": true, "received_packets": true, "reinjected_packets": true, "energy": true, "host_power": true, "shard": true}
 	var walk func(path string, v any)
 	walk = func(path string, v any) {
 		switch v := v.(type) {
@@ -167,7 +202,7 @@ func TestMetrics(t *testing.T) {
 
 func TestMeasuresNameTheirSource(t *testing.T) {
 	for _, m := range sample().Runs[0].measures() {
-		joule := strings.Contains(m.Unit, "J") || m.Unit == "W"
+		joule := strings.Contains(m.Unit, "J") || strings.Contains(m.Unit, "P0") || m.Unit == "W"
 		if (m.Source != "") != joule {
 			t.Errorf("%s in %s has source %q", m.Metric, m.Unit, m.Source)
 		}
@@ -213,12 +248,12 @@ func TestReadErrors(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err := Read(dir)
-		said(t, err, want)
+		said.InALine(t, err, want)
 	}
 	_, err := Read(filepath.Join(dir, "nowhere"))
-	said(t, err, "nowhere: no such folder")
+	said.InALine(t, err, "nowhere: no such folder")
 	_, err = Read(t.TempDir())
-	said(t, err, "has no results.json")
+	said.InALine(t, err, "has no results.json")
 }
 
 // A folder may be anybody's, and mpcc run as root: neither a name in it nor a link leads to a file outside.
@@ -265,7 +300,7 @@ func TestNothingLeadsOut(t *testing.T) {
 		if err == nil {
 			err = r.Runs[0].ReadSamples(func(Sample) {})
 		}
-		said(t, err, dir+": ")
+		said.InALine(t, err, dir+": ")
 	}
 }
 
@@ -315,15 +350,6 @@ func link(t *testing.T, to, path string) {
 	}
 }
 
-func said(t *testing.T, err error, want string) {
-	t.Helper()
-	if err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("error %v, want %q in it", err, want)
-	} else if strings.Contains(err.Error(), "\n") {
-		t.Errorf("%q is more than a line", err)
-	}
-}
-
 func TestSamples(t *testing.T) {
 	folder, err := Create(t.TempDir())
 	if err != nil {
@@ -368,6 +394,79 @@ func TestSamples(t *testing.T) {
 		if err := os.WriteFile(path, []byte(strings.Replace(string(text), c.old, c.new, 1)), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		said(t, run.ReadSamples(none), c.want)
+		said.InALine(t, run.ReadSamples(none), c.want)
+	}
+}
+
+// One row for each run and metric: those of classes and, of links, those that the scenario speaks of.
+func TestRepeats(t *testing.T) {
+	r := sample()
+	r.Expect.Figures = append(r.Expect.Figures, Figure{Kind: Bars, Select: Select{Metric: "loss", Of: "ap"}})
+	var text strings.Builder
+	if err := WriteRepeats(&text, []Labelled{{"first", r}}); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(text.String(), "\n")
+	if want := "run,repeat,seed,metric,of,unit,source,value,faults,cc"; lines[0] != want {
+		t.Errorf("columns %s, want %s", lines[0], want)
+	}
+	for _, want := range []string{
+		"first,1,9,goodput,multi,Mbit/s,,2,too slow,lia",
+		"first,1,9,loss,ap,%,,1,too slow,lia",
+		"first,1,9,energy,multi,J,model,40,too slow,lia",
+	} {
+		if !slices.Contains(lines, want) {
+			t.Errorf("no row %s in %s", want, text.String())
+		}
+	}
+	if strings.Contains(text.String(), "marked") {
+		t.Error("there are metrics of links that the scenario does not speak of")
+	}
+}
+
+// A user that moved little weighs little: 10 and 30 J for 1 and 9 Mbit are 4 µJ a bit, not the 6.67 of the users' mean.
+func TestRatiosAreOfSums(t *testing.T) {
+	r := &Run{Classes: []Class{{Name: "all", Users: []User{
+		{Bytes: 125_000, Active: 1, Energy: &Energy{Joules: 10}}, {Bytes: 1_125_000, Active: 1, Energy: &Energy{Joules: 30}},
+	}}}}
+	for name, want := range map[string]float64{"energy_per_bit": 4000, "efficiency": 10. / 40} {
+		m, err := FindMetric(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, ok := m.Value(r, "all"); !ok || math.Abs(got-want) > 1e-9 {
+			t.Errorf("%s is %v, %v; want %v", name, got, ok, want)
+		}
+		if got := m.Values(r, "all"); len(got) != 2 {
+			t.Errorf("%s has %v of two users", name, got)
+		}
+	}
+}
+
+// Two users on one host and one on another: bases for 20 and 5 s, and 10, 30 and 20 Mbit at twice 0.01.
+func TestHostEnergy(t *testing.T) {
+	r := &Run{Classes: []Class{{Name: "all", HostPower: &HostPower{"i7", 1, .01, 2}, Users: []User{
+		{Host: "a", Bytes: 1_250_000, Active: 20}, {Host: "a", Bytes: 3_750_000, Active: 10}, {Host: "b", Bytes: 2_500_000, Active: 5},
+	}}, {Name: "other"}}}
+	m, err := FindMetric("host_energy")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, ok := m.Value(r, "all"); !ok || math.Abs(got-(20+5+.02*60)) > 1e-9 {
+		t.Errorf("%v, %v", got, ok)
+	}
+	if _, ok := m.Value(r, "other"); ok {
+		t.Error("hosts without a profile have an energy")
+	}
+}
+
+// 2 of 2.5 MB.
+func TestPathShare(t *testing.T) {
+	m, err := FindMetric("path_share")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, ok := m.Value(&sample().Runs[0], "multi/wlan"); !ok || got != 80 {
+		t.Errorf("%v, %v", got, ok)
 	}
 }

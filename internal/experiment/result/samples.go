@@ -35,12 +35,13 @@ var sampleColumns = []string{
 
 // SampleWriter writes samples as CSV.
 type SampleWriter struct {
-	file *os.File
-	csv  *csv.Writer
+	file   *os.File
+	csv    *csv.Writer
+	failed bool // Write has said so
 }
 
 func newSampleWriter(file *os.File) (*SampleWriter, error) {
-	w := &SampleWriter{file, csv.NewWriter(file)}
+	w := &SampleWriter{file: file, csv: csv.NewWriter(file)}
 	return w, w.csv.Write(sampleColumns)
 }
 
@@ -50,15 +51,20 @@ func (w *SampleWriter) Write(s Sample) error {
 	if s.Ssthresh != nil {
 		ssthresh = fmt.Sprint(*s.Ssthresh)
 	}
-	return w.csv.Write([]string{
+	err := w.csv.Write([]string{
 		strconv.FormatFloat(s.Time, 'f', 3, 64), s.Class, strconv.Itoa(s.User), strconv.Itoa(s.Subflow), s.Interface,
 		fmt.Sprint(s.Cwnd), ssthresh, strconv.FormatFloat(s.SRTT, 'f', 3, 64),
 		strconv.FormatFloat(s.Rate, 'f', 0, 64), fmt.Sprint(s.Bytes), fmt.Sprint(s.Retrans),
 	})
+	w.failed = err != nil
+	return err
 }
 
-// Close ends the file.
+// Close ends the file. An error that Write has returned is not said again.
 func (w *SampleWriter) Close() error {
+	if w.failed {
+		return w.file.Close()
+	}
 	w.csv.Flush()
 	return errors.Join(w.csv.Error(), w.file.Close())
 }

@@ -7,8 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,8 +16,8 @@ import (
 	"time"
 
 	"github.com/mpcc/mpcc/bpf/catalog"
-	"github.com/mpcc/mpcc/internal/atomicfile"
 	"github.com/mpcc/mpcc/internal/lockfile"
+	"github.com/mpcc/mpcc/internal/pieces"
 	"github.com/mpcc/mpcc/loader"
 )
 
@@ -32,14 +32,13 @@ const (
 	guard = "lock"
 	// fresh says that there were no pins of mpcc before the first run: the last one removes all of them.
 	fresh = "fresh"
-	// pieces holds what smallPieces was before. Runs share a lock on it, as with an algorithm's file.
-	pieces = "pieces"
+	// small says that runs use packet schedulers, and so want small pieces. They share a lock on it, as with an
+	// algorithm's file.
+	small = "pieces"
 )
 
-// smallPieces is set to 1 while a run uses a packet scheduler. MPTCP then hands the subflow that the scheduler
-// chose 4 KB at a time instead of 32 KB, some 20 packets: schedulers are meant to choose for each packet. The
-// setting is one for all namespaces.
-const smallPieces = "/proc/sys/net/core/high_order_alloc_disable"
+// piecesUser is what package pieces knows the runs by, all together.
+const piecesUser = "run"
 
 // pins is the folder in which the loader pins everything.
 const pins = "/sys/fs/bpf/mpcc"
@@ -106,8 +105,8 @@ func (a *algorithms) load(ctx context.Context, wanted []algorithm) error {
 		_, byRun := os.Stat(statePath(file))
 		there := slices.ContainsFunc(loaded, func(l catalog.Entry) bool { return l.ID() == w.ID() })
 		if there && byRun != nil { // it is the user's
-			if len(w.set) > 0 {
-				return fmt.Errorf("%s is loaded already, and the scenario sets tunables of it: say mpcc unload %[1]s, then the run loads it", w)
+			if err := w.runs(); err != nil {
+				return err
 			}
 			continue
 		}
@@ -142,6 +141,25 @@ func (a *algorithms) agrees(w algorithm) error {
 	if now := string(text); now != w.settings() {
 		return fmt.Errorf("another run has loaded %s with %s, this one wants %s: wait until it has ended",
 			w, tunablesIn(now), tunablesIn(w.settings()))
+	}
+	return nil
+}
+
+// runs returns an error if what the user has loaded runs other tunables than the algorithm is to have.
+func (w algorithm) runs() error {
+	now, err := loader.Running(w.Entry)
+	if err != nil {
+		return err
+	}
+	want, err := loader.Values(w.Entry, w.set)
+	if err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(want)) {
+		if now[name] != want[name] {
+			return fmt.Errorf("%s is loaded already, with %s=%s where the scenario has %s: say mpcc unload %[1]s, then the run loads it",
+				w, name, cmp.Or(now[name], "?"), want[name])
+		}
 	}
 	return nil
 }
@@ -208,21 +226,12 @@ func (a *algorithms) share(ctx context.Context, file string) (err error) {
 	return err
 }
 
-// cutSmall sets smallPieces, and notes what it was.
+// cutSmall has MPTCP hand data over in small pieces.
 func (a *algorithms) cutSmall(ctx context.Context) error {
-	if _, err := os.Stat(statePath(pieces)); errors.Is(err, fs.ErrNotExist) {
-		before, err := os.ReadFile(smallPieces)
-		if err != nil {
-			return err
-		}
-		if err := atomicfile.Write(statePath(pieces), before, 0o600); err != nil {
-			return err
-		}
-	}
-	if err := a.share(ctx, pieces); err != nil {
+	if err := a.share(ctx, small); err != nil {
 		return err
 	}
-	return os.WriteFile(smallPieces, []byte("1"), 0)
+	return pieces.Cut(ctx, piecesUser)
 }
 
 // releaseWait is how long a run that was interrupted waits for another one that loads or unloads.
@@ -267,14 +276,7 @@ func lockState(ctx context.Context) (unlock func(), err error) {
 
 // sweepAlgorithms unloads what runs have loaded and no run uses any more, and sets back what they set.
 func sweepAlgorithms(ctx context.Context) error {
-	err := ifUnused(pieces, func(file *os.File) error {
-		before, err := io.ReadAll(file)
-		if err != nil {
-			return err
-		}
-		return os.WriteFile(smallPieces, before, 0)
-	})
-	if err != nil {
+	if err := ifUnused(small, func(*os.File) error { return pieces.Restore(ctx, piecesUser) }); err != nil {
 		return err
 	}
 	used := false
@@ -308,7 +310,7 @@ func sweepMaps(ctx context.Context) error {
 		return err
 	}
 	if _, err := os.Stat(pins); err == nil && len(loaded) == 0 {
-		if _, err := loader.UnloadAll(ctx); err != nil {
+		if _, _, err := loader.UnloadAll(ctx); err != nil {
 			return err
 		}
 	}

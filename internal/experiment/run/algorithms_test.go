@@ -6,10 +6,13 @@ import (
 	"context"
 	"errors"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/mpcc/mpcc/internal/lockfile"
+	"github.com/mpcc/mpcc/loader"
+	"github.com/mpcc/mpcc/test/loaded"
 	"github.com/mpcc/mpcc/test/nobody"
 )
 
@@ -53,6 +56,34 @@ func TestReleaseAfterInterrupt(t *testing.T) {
 	unlock()
 	if err := (&algorithms{}).release(interrupted); err != nil {
 		t.Error(err)
+	}
+}
+
+// What the user has loaded is used if it runs what the run wants, and refused if not: also where the scenario sets nothing.
+func TestLoadedByTheUser(t *testing.T) {
+	dts := loaded.DTS(t, map[string]string{"min_cwnd": "1"})
+	for _, c := range []struct {
+		set  map[string]string
+		want string
+	}{
+		{map[string]string{"min_cwnd": "1"}, ""},
+		{nil, "dts is loaded already, with min_cwnd=1 where the scenario has 2: say mpcc unload dts, then the run loads it"},
+		{map[string]string{"min_cwnd": "1", "plain": "own"}, "dts is loaded already, with plain=kernel where the scenario has own"},
+	} {
+		a, err := acquire(t.Context(), []algorithm{{dts, c.set}})
+		if err == nil {
+			err = a.release(t.Context())
+		}
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.HasPrefix(err.Error(), c.want)) {
+			t.Errorf("with %v: error %v, want %q", c.set, err, c.want)
+		}
+	}
+	// The user's are those of the first point, not of the second.
+	if a, err := acquire(t.Context(), []algorithm{{dts, map[string]string{"min_cwnd": "1"}}, {dts, map[string]string{"min_cwnd": "3"}}}); err == nil {
+		t.Errorf("a sweep of tunables goes on with what the user has loaded: %v", a.release(t.Context()))
+	}
+	if _, err := loader.Running(dts); err != nil {
+		t.Errorf("after that the user's is gone: %v", err)
 	}
 }
 

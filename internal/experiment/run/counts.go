@@ -3,11 +3,9 @@
 package run
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -15,6 +13,7 @@ import (
 	"github.com/mpcc/mpcc/internal/experiment/lab"
 	"github.com/mpcc/mpcc/internal/experiment/scenario"
 	"github.com/mpcc/mpcc/pkg/energy"
+	"github.com/mpcc/mpcc/pkg/mptcp"
 )
 
 // counts are the counters that are read at the beginning and at the end of the measured phase, besides those that
@@ -73,29 +72,20 @@ func soleReceivers(users []*user) map[scenario.Name]*user {
 // queues of MPTCP.
 func outOfOrder(h *lab.Host) (n uint64, err error) {
 	err = h.Do(func() error {
-		file, err := os.Open("/proc/thread-self/net/netstat")
+		state, err := mptcp.OpenState()
 		if err != nil {
 			return err
 		}
-		defer file.Close()
-		// Each group has two lines: one with the names, one with the values.
-		var names []string
-		lines := bufio.NewScanner(file)
-		for lines.Scan() {
-			words := strings.Fields(lines.Text())
-			if len(words) == 0 || words[0] != "MPTcpExt:" {
-				continue
-			}
-			if names == nil {
-				names = words
-				continue
-			}
-			if i := slices.Index(names, "OFOQueue"); i > 0 && i < len(words) {
-				n, err = strconv.ParseUint(words[i], 10, 64)
-				return err
-			}
+		defer state.Close()
+		all, err := state.Counters()
+		if err != nil {
+			return err
 		}
-		return errors.New("this kernel does not count MPTCP's out-of-order packets (MPTcpExtOFOQueue)")
+		var known bool
+		if n, known = all["OFOQueue"]; !known {
+			return errors.New("this kernel does not count MPTCP's out-of-order packets (MPTcpExtOFOQueue)")
+		}
+		return nil
 	})
 	return n, err
 }
@@ -126,11 +116,12 @@ func readCPUTime() (c cpuTime, err error) {
 // what limited a run, instead of its links.
 const mostBusy = 0.97
 
-// busy warns if the processors had hardly any time to spare between two readings.
-func (n *network) busy(from, to cpuTime) {
+// busy returns a fault if the processors had hardly any time to spare between two readings.
+func busy(from, to cpuTime) []string {
 	if all := to.all - from.all; all > 0 {
 		if busy := 1 - float64(to.idle-from.idle)/float64(all); busy > mostBusy {
-			n.warn("the processors were busy all the time: figures may show the limits of the machine instead of those of the network")
+			return []string{"the processors were busy all the time: figures show the limits of the machine instead of those of the network"}
 		}
 	}
+	return nil
 }

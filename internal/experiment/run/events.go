@@ -4,7 +4,6 @@ package run
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/mpcc/mpcc/internal/experiment/lab"
@@ -19,8 +18,7 @@ type events struct {
 }
 
 func (m *measurement) events() *events {
-	e := &events{began: m.began, left: slices.Clone(m.run.Scenario.Events), timer: time.NewTimer(time.Hour)}
-	slices.SortStableFunc(e.left, func(a, b scenario.Event) int { return int(a.At - b.At) })
+	e := &events{began: m.began, left: m.run.Changes(), timer: time.NewTimer(time.Hour)}
 	e.set()
 	return e
 }
@@ -49,7 +47,7 @@ func (e *events) happen(n *network) error {
 	return nil
 }
 
-// change changes a link in both directions.
+// change changes a link.
 func (n *network) change(e scenario.Event) error {
 	name := scenario.LinkName(e.Link)
 	link := n.links[name]
@@ -67,7 +65,10 @@ func (n *network) change(e scenario.Event) error {
 	if e.Rate == nil && e.Delay == nil && e.Loss == nil {
 		return nil
 	}
-	for i := range n.shapes[name] {
+	for i, way := range []scenario.Way{scenario.There, scenario.Back} {
+		if !e.Changes(way) {
+			continue
+		}
 		s := &n.shapes[name][i]
 		if e.Rate != nil {
 			s.Rate = *e.Rate

@@ -114,8 +114,8 @@ func (o *mapObserver) look() error {
 		if err != nil {
 			return err
 		}
-		if o.begun && bytes > p.last {
-			p.add(bytes-p.last, since)
+		if o.begun {
+			p.add(bytes-min(p.last, bytes), since)
 		}
 		p.last = bytes
 	}

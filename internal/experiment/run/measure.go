@@ -37,7 +37,7 @@ type measurement struct {
 func (m *measurement) do(ctx context.Context) (err error) {
 	m.plan = m.run.Network()
 	m.result = result.Run{
-		Point: m.run.Point, Repeat: m.run.Repeat, Seed: m.run.Seed, Warmup: m.run.Scenario.Phases.Warmup.Std().Seconds(),
+		Point: m.run.Point, Repeat: m.run.Repeat, Planned: m.run.Planned, Seed: m.run.Seed, Warmup: m.run.Scenario.Phases.Warmup.Std().Seconds(),
 	}
 	m.progress.say("building")
 	wanted, err := wantedBy(m.run)
@@ -53,7 +53,7 @@ func (m *measurement) do(ctx context.Context) (err error) {
 	}
 	m.net = newNetwork(l)
 	defer func() { err = errors.Join(err, m.net.close()) }()
-	if err := m.net.build(ctx, m.plan, m.run.Scenario.Events); err != nil {
+	if err := m.net.build(ctx, m.plan, m.run.Changes()); err != nil {
 		return err
 	}
 	m.progress.say("measuring the links")
@@ -182,20 +182,6 @@ func (m *measurement) sample(ctx context.Context, at time.Duration) error {
 	return nil
 }
 
-// filesDone says whether all users that transfer files have done so; false if there are no such users.
-func (m *measurement) filesDone() (done bool) {
-	for _, u := range m.users {
-		if !finite(u.class.User) {
-			continue
-		}
-		if !u.ended() {
-			return false
-		}
-		done = true
-	}
-	return done
-}
-
 // measure goes through the phases while users send, and returns what was counted at the beginning and at the
 // end of the measured one.
 func (m *measurement) measure(ctx context.Context) (first, last counts, err error) {
@@ -227,7 +213,7 @@ func (m *measurement) measure(ctx context.Context) (first, last counts, err erro
 			over, doing = time.After(phases.Measure.Std()), "measuring"
 		case <-sampling.C:
 			err = m.sample(ctx, time.Since(warm))
-			running = !m.filesDone()
+			running = !filesDone(m.users, func(u *user) (*scenario.Class, bool) { return u.class, u.ended() })
 		case <-events.next():
 			err = events.happen(&m.net)
 		case <-second.C:

@@ -175,13 +175,9 @@ func (n *network) link(l *scenario.Link) error {
 			n.directions = append(n.directions, d)
 		}
 	}
-	own, err := profile(l.Energy)
+	own, price, err := profiles(l)
 	if err != nil {
-		return fmt.Errorf("link %s: %w", l.Name, err)
-	}
-	price, err := profile(l.Price)
-	if err != nil {
-		return fmt.Errorf("link %s: %w", l.Name, err)
+		return err
 	}
 	for i, name := range l.Between {
 		n.interfaces[name] = append(n.interfaces[name], address{
@@ -190,6 +186,17 @@ func (n *network) link(l *scenario.Link) error {
 		})
 	}
 	return nil
+}
+
+// profiles returns a link's energy profile and its price; nil for what it has not.
+func profiles(l *scenario.Link) (own, price *energy.Profile, err error) {
+	if own, err = profile(l.Energy); err == nil {
+		price, err = profile(l.Price)
+	}
+	if err != nil {
+		err = fmt.Errorf("link %s: %w", l.Name, err)
+	}
+	return own, price, err
 }
 
 // profile returns the built-in energy profile of that name; nil for no name.
@@ -211,6 +218,7 @@ func shape(s scenario.Shape) lab.Shape {
 		Loss:       float64(s.Loss),
 		Queue:      s.Queue.Packets,
 		QueueBytes: int(s.Queue.Bytes),
+		Changes:    s.Trace != "",
 	}
 	if s.Queue.RED != nil {
 		r := s.Queue.RED.For(s.Rate)

@@ -4,7 +4,10 @@ package run
 
 import (
 	"net/netip"
+	"slices"
 	"time"
+
+	"gonum.org/v1/gonum/stat"
 
 	"github.com/mpcc/mpcc/internal/experiment/result"
 	"github.com/mpcc/mpcc/internal/experiment/scenario"
@@ -45,21 +48,18 @@ func (n *network) interfacesOf(host scenario.Name) map[netip.Addr]iface {
 	return found
 }
 
-// means sums up what samples show, for their means.
-type means struct {
-	cwnd, srtt float64
-	samples    int
-}
+// means keeps what samples show, for their means and a percentile.
+type means struct{ cwnd, srtt []float64 }
 
 func (m *means) add(s result.Sample) {
-	m.cwnd += float64(s.Cwnd)
-	m.srtt += s.SRTT
-	m.samples++
+	m.cwnd = append(m.cwnd, float64(s.Cwnd))
+	m.srtt = append(m.srtt, s.SRTT)
 }
 
 func (m *means) fill(s *result.Subflow) {
-	if m.samples > 0 {
-		s.Cwnd, s.SRTT = m.cwnd/float64(m.samples), m.srtt/float64(m.samples)
+	if len(m.srtt) > 0 {
+		s.Cwnd, s.SRTT = stat.Mean(m.cwnd, nil), stat.Mean(m.srtt, nil)
+		s.SRTT95 = stat.Quantile(0.95, stat.Empirical, slices.Sorted(slices.Values(m.srtt)), nil)
 	}
 }
 
@@ -68,17 +68,25 @@ type meter struct {
 	profile *energy.Profile
 	bytes   uint64        // moved in the measured phase
 	active  time.Duration // time in which any were moved
+	idle    time.Duration // since then
+	tail    float64       // joules in the radio's tails
 }
 
-// add counts what was moved in a stretch of time.
+// add counts what was moved in a stretch of time or, if nothing was, the radio's tail.
 func (m *meter) add(bytes uint64, since time.Duration) {
-	if bytes > 0 {
+	switch {
+	case bytes > 0:
 		m.bytes += bytes
 		m.active += since
+		m.idle = 0
+	case m.active > 0:
+		m.tail += m.profile.TailJoules(m.idle, m.idle+since)
+		m.idle += since
 	}
 }
 
-// joules returns the energy by the model P = b·x + θ: b for each bit that was moved, θ over the active time.
+// joules returns the energy by the model P = b·x + θ: b for each bit that was moved, θ over the active time; and that of
+// the tails.
 func (m *meter) joules(up bool) float64 {
 	slope := m.profile.Downlink
 	if up {
@@ -91,7 +99,7 @@ func (m *meter) joules(up bool) float64 {
 		return *of
 	}
 	const joulesPerBit = 1e-9 // at a slope of 1 mW per Mbit/s
-	return value(slope)*joulesPerBit*8*float64(m.bytes) + value(m.profile.Base)/1000*m.active.Seconds()
+	return value(slope)*joulesPerBit*8*float64(m.bytes) + value(m.profile.Base)/1000*m.active.Seconds() + m.tail
 }
 
 // spent returns the energy of all meters; nil if there are none.

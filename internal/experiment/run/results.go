@@ -28,37 +28,61 @@ func (m *measurement) assemble(first, last counts) error {
 			})
 		}
 	}
-	for i := range m.plan.Classes {
-		class := &m.plan.Classes[i]
-		c, err := m.classOf(class)
-		if err != nil {
-			return err
-		}
+	r.Faults = busy(first.cpus, last.cpus)
+	r.Warnings = m.net.warnings
+	return addClasses(r, m.run, m.plan, func(class *scenario.Class) (users []result.User) {
 		for _, u := range m.users {
 			if u.class != class {
 				continue
 			}
 			row := u.result(first.at)
+			row.Host = string(u.member.From)
 			if late, ok := last.late[u]; ok {
 				row.OutOfOrder = pointer(late - first.late[u])
 			}
-			c.Users = append(c.Users, row)
+			users = append(users, row)
 		}
+		return users
+	})
+}
+
+// filesDone says whether all users that transfer files have ended; false if there are no such users.
+func filesDone[U any](users []U, state func(U) (class *scenario.Class, ended bool)) (done bool) {
+	for _, u := range users {
+		class, ended := state(u)
+		if !finite(class.User) {
+			continue
+		}
+		if !ended {
+			return false
+		}
+		done = true
+	}
+	return done
+}
+
+// addClasses adds the plan's classes to a run's results, with what their users did.
+func addClasses(r *result.Run, run scenario.Run, plan *scenario.Network, users func(*scenario.Class) []result.User) error {
+	for i := range plan.Classes {
+		c, err := classOf(run, plan, &plan.Classes[i])
+		if err != nil {
+			return err
+		}
+		c.Users = users(&plan.Classes[i])
 		r.Classes = append(r.Classes, c)
 	}
-	m.net.busy(first.cpus, last.cpus)
-	r.Warnings = m.net.warnings
 	return nil
 }
 
 // classOf returns a class as results have it, without its users.
-func (m *measurement) classOf(class *scenario.Class) (result.Class, error) {
+func classOf(run scenario.Run, plan *scenario.Network, class *scenario.Class) (result.Class, error) {
 	c := result.Class{Name: string(class.Name), Multipath: class.Transport == scenario.OverMPTCP, CC: class.CC}
 	if class.Scheduler != "default" {
 		c.Scheduler = class.Scheduler
 	}
+	c.HostPower = plan.HostPower(class)
 	for _, e := range class.Algorithms() {
-		set, err := m.run.Scenario.Settings(e)
+		set, err := run.Scenario.Settings(e)
 		if err != nil {
 			return c, err
 		}

@@ -30,6 +30,7 @@ type Options struct {
 	Quick    bool
 	Repeats  int            // in place of the scenario's, if not 0
 	Seed     uint64         // in place of the scenario's, if not 0
+	Shard    *result.Shard  // the part of the runs that is done; nil: all
 	Tool     string         // mpcc's version, for the results
 	Machine  string         // what is to be known of the machine, for the results
 	Progress func(Progress) // called each time something is done, and every second
@@ -54,24 +55,18 @@ const tries = 3
 // returns it. With an error the result, and the folder, have the runs that were
 // complete before; it is nil, and the folder has none, if no run was.
 func All(ctx context.Context, file *scenario.File, folder *result.Folder, o Options) (r *result.Result, err error) {
-	runs := o.runs(file)
-	algorithms, err := load(ctx, runs)
+	runs := o.Runs(file)
+	// Those of the whole sweep, as how MPTCP hands data over hangs on whether there are packet schedulers among them.
+	algorithms, err := load(ctx, o.sweep(file))
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, algorithms.release(ctx)) }()
 
-	r = &result.Result{
-		Tool: o.Tool, Kernel: loader.Release(), Machine: o.Machine, Started: time.Now().UTC(), Seed: cmp.Or(o.Seed, file.Seed), Quick: o.Quick,
-		Scenario: result.Scenario{
-			Name: string(file.Name), Title: file.Title, Source: file.Source, Notes: file.Notes, YAML: file.YAML(),
-		},
-		Sweep: file.Axes(o.Quick), Expect: file.Expect,
-	}
-	begin := time.Now()
+	r = o.result(file, loader.Release())
 	p := progress{tell: o.Progress, now: Progress{Runs: len(runs)}}
 	for _, one := range runs {
-		p.now.All += length(one)
+		p.now.All += Length(one)
 	}
 	for i, one := range runs {
 		p.now.Run, p.now.Point = i, one.Point
@@ -88,21 +83,45 @@ func All(ctx context.Context, file *scenario.File, folder *result.Folder, o Opti
 			break
 		}
 		r.Runs = append(r.Runs, m.result)
-		p.now.Done = done + length(one)
+		p.now.Done = done + Length(one)
 	}
 	if len(r.Runs) == 0 {
 		return nil, err
 	}
 	p.say("writing")
-	r.Seconds = time.Since(begin).Seconds()
+	r.Seconds = time.Since(r.Started).Seconds()
 	if failed := folder.Write(r); failed != nil {
 		return nil, errors.Join(err, failed)
 	}
 	return r, err
 }
 
-// runs returns the file's runs, with the repeats and the seed of the options.
-func (o Options) runs(file *scenario.File) []scenario.Run {
+// result returns the results of a file as they are before the first run.
+func (o Options) result(file *scenario.File, kernel string) *result.Result {
+	return &result.Result{
+		Tool: o.Tool, Kernel: kernel, Machine: o.Machine, Started: time.Now().UTC(), Seed: cmp.Or(o.Seed, file.Seed), Quick: o.Quick, Shard: o.Shard,
+		Scenario: result.Scenario{
+			Name: string(file.Name), Title: file.Title, Source: file.Source, Notes: file.Notes, Setup: file.Setup, YAML: file.YAML(),
+		},
+		Sweep: file.Axes(o.Quick), Expect: file.Expect,
+	}
+}
+
+// Runs returns the file's runs, with the repeats and the seed of the options, as far as they are in its shard.
+func (o Options) Runs(file *scenario.File) []scenario.Run {
+	all := o.sweep(file)
+	if o.Shard == nil {
+		return all
+	}
+	var runs []scenario.Run
+	for i := o.Shard.Number; i < len(all); i += o.Shard.Of {
+		runs = append(runs, all[i])
+	}
+	return runs
+}
+
+// sweep returns all of the file's runs.
+func (o Options) sweep(file *scenario.File) []scenario.Run {
 	var runs []scenario.Run
 	for _, one := range file.Runs(o.Quick) {
 		if one.Repeat > 0 && o.Repeats > 0 {
@@ -131,8 +150,8 @@ func describe(r scenario.Run) string {
 	return text + fmt.Sprintf("repeat %d", r.Repeat)
 }
 
-// length returns how long a run takes, about.
-func length(r scenario.Run) time.Duration {
+// Length returns how long a run takes, about.
+func Length(r scenario.Run) time.Duration {
 	return r.Scenario.Phases.Warmup.Std() + r.Scenario.Phases.Measure.Std() + overhead
 }
 

@@ -68,7 +68,7 @@ func TestStopped(t *testing.T) {
 			continue
 		}
 		slices.Sort(left)
-		if want := []string{"0000.csv", result.File}; err != nil || !slices.Equal(left, want) {
+		if want := []string{"0000.csv", result.RepeatsFile, result.File}; err != nil || !slices.Equal(left, want) {
 			t.Errorf("after one of two runs there are %v, %v", left, err)
 		}
 		kept, err := result.Read(folder.Path)

@@ -120,10 +120,8 @@ func (o *socketObserver) look() error {
 	if !o.begun {
 		return nil
 	}
-	for name, bytes := range moved {
-		if m := o.meters[name]; m != nil {
-			m.add(bytes, since)
-		}
+	for name, m := range o.meters {
+		m.add(moved[name], since)
 	}
 	return nil
 }

@@ -9,28 +9,14 @@ import (
 
 	"github.com/mpcc/mpcc/internal/experiment/lab"
 	"github.com/mpcc/mpcc/internal/experiment/result"
+	"github.com/mpcc/mpcc/test/hosts"
 )
 
 // wire is a link of 20 Mbit/s between two hosts.
 func wire(t *testing.T) *direction {
 	t.Helper()
-	l, err := lab.New()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := l.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	a, err := l.Host("a")
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := l.Host("b")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l, all := hosts.New(t, "a", "b")
+	a, b := all[0], all[1]
 	shape := lab.Shape{Rate: 20e6}
 	k, err := l.Link(a, b, lab.LinkOpts{AtoB: shape})
 	if err != nil {

@@ -21,35 +21,42 @@ const (
 // check reports values that are valid by themselves, but not together.
 func (d *decoder) check(s *Scenario) {
 	d.names(s)
+	for i := range s.Traces {
+		d.trace(s, i)
+	}
+	for _, shape := range s.shapes() {
+		d.traced(s, shape)
+	}
 	for i := range s.Generate {
 		d.generator(&s.Generate[i])
 	}
 	for i := range s.Links {
 		d.link(s, &s.Links[i])
 	}
-	if len(d.problems) > 0 {
+	if d.Err() != nil {
 		return // the network cannot be built
 	}
 	b := build(s)
 	if len(b.Hosts)+len(b.Routers) > maxHosts || len(b.Links) > maxLinks {
-		d.at(&s.Name, "%d hosts and routers with %d links: use at most %d and %d",
+		d.At(&s.Name, "%d hosts and routers with %d links: use at most %d and %d",
 			len(b.Hosts)+len(b.Routers), len(b.Links), maxHosts, maxLinks)
 		return
 	}
 	for i := range s.Hosts {
 		d.mptcp(b, s.Hosts[i].Name, s.Hosts[i].MPTCP)
+		d.hostEnergy(s.Hosts[i].Energy)
 	}
 	for i := range s.Generate {
 		d.mptcp(b, s.Generate[i].Name, s.Generate[i].MPTCP)
 	}
 	if len(s.Users) == 0 {
-		d.at(&s.Users, "there are no users")
+		d.At(&s.Users, "there are no users")
 	}
 	classes := map[Name]bool{}
 	for i := range s.Users {
 		u := &s.Users[i]
 		if classes[u.Name] {
-			d.at(&u.Name, "there is another class of users %s: give it a name of its own", u.Name)
+			d.At(&u.Name, "there is another class of users %s: give it a name of its own", u.Name)
 		}
 		classes[u.Name] = true
 		d.user(b, u)
@@ -66,7 +73,7 @@ func (d *decoder) names(s *Scenario) {
 	taken := map[string]bool{}
 	name := func(field any, noun, name string) {
 		if taken[noun+" "+name] {
-			d.at(field, "there is another %s %s: give it a name of its own", noun, name)
+			d.At(field, "there is another %s %s: give it a name of its own", noun, name)
 		}
 		taken[noun+" "+name] = true
 	}
@@ -88,7 +95,7 @@ func (d *decoder) names(s *Scenario) {
 	for i := range s.Links {
 		l := &s.Links[i]
 		if strings.HasSuffix(string(l.Name), "-back") {
-			d.at(&l.Name, "link %s: results call the way back of a link NAME-back: use another name", l.Name)
+			d.At(&l.Name, "link %s: results call the way back of a link NAME-back: use another name", l.Name)
 		}
 		name(&l.Name, "link", string(l.Name))
 	}
@@ -103,15 +110,15 @@ func (d *decoder) generator(g *Generate) {
 	}
 	switch {
 	case kinds != 1:
-		d.at(&g.Name, "%s is of %d kinds: give one of fat_tree, vl2, bcube", g.Name, kinds)
+		d.At(&g.Name, "%s is of %d kinds: give one of fat_tree, vl2, bcube", g.Name, kinds)
 	case g.FatTree != nil && g.FatTree.Ports%2 != 0:
-		d.at(&g.FatTree.Ports, "%d ports: a fat tree's switches have an even number", g.FatTree.Ports)
+		d.At(&g.FatTree.Ports, "%d ports: a fat tree's switches have an even number", g.FatTree.Ports)
 	case g.BCube != nil && (len(g.BCube.Ports) == 0 || len(g.BCube.Ports) > maxEndpoints):
-		d.at(&g.BCube.Ports, "%d levels: use 1 to %d", len(g.BCube.Ports), maxEndpoints)
+		d.At(&g.BCube.Ports, "%d levels: use 1 to %d", len(g.BCube.Ports), maxEndpoints)
 	case g.BCube != nil && product(g.BCube.Ports) > maxHosts:
-		d.at(&g.BCube.Ports, "%d hosts: use at most %d", product(g.BCube.Ports), maxHosts)
+		d.At(&g.BCube.Ports, "%d hosts: use at most %d", product(g.BCube.Ports), maxHosts)
 	case g.VL2 != nil && g.VL2.Racks*g.VL2.Hosts > maxHosts:
-		d.at(&g.VL2.Racks, "%d hosts: use at most %d", g.VL2.Racks*g.VL2.Hosts, maxHosts)
+		d.At(&g.VL2.Racks, "%d hosts: use at most %d", g.VL2.Racks*g.VL2.Hosts, maxHosts)
 	}
 	d.shape(&g.Access)
 	d.shape(&g.Fabric)
@@ -126,10 +133,10 @@ func (d *decoder) link(s *Scenario, l *Link) {
 	d.energy(&l.Energy)
 	d.energy(&l.Price)
 	if l.Energy != "" && l.Price != "" {
-		d.at(&l.Price, "link %s has energy and price: its sender can spare one end's energy, not both", l.Name)
+		d.At(&l.Price, "link %s has energy and price: its sender can spare one end's energy, not both", l.Name)
 	}
 	if len(l.Between) != 2 || l.Between[0] == l.Between[1] {
-		d.at(&l.Between, "link %s: between takes two different hosts or routers", l.Name)
+		d.At(&l.Between, "link %s: between takes two different hosts or routers", l.Name)
 		return
 	}
 	known := slices.Clone(s.Routers)
@@ -142,11 +149,11 @@ func (d *decoder) link(s *Scenario, l *Link) {
 	}
 	for i := range l.Between {
 		if end := &l.Between[i]; !slices.Contains(known, *end) {
-			d.at(end, "link %s: no host or router %s: there are %s", l.Name, *end, list(known))
+			d.At(end, "link %s: no host or router %s: there are %s", l.Name, *end, list(known))
 		}
 	}
 	if kinds == 2 {
-		d.at(&l.Between, "link %s joins two kinds of hosts: put a router between", l.Name)
+		d.At(&l.Between, "link %s joins two kinds of hosts: put a router between", l.Name)
 	}
 }
 
@@ -163,10 +170,10 @@ func list[T ~string](words []T) string {
 
 func (d *decoder) shape(s *Shape) {
 	if s.Jitter > s.Delay {
-		d.at(&s.Jitter, "jitter %v is above the delay %v: packets cannot arrive before they leave", s.Jitter, s.Delay)
+		d.At(&s.Jitter, "jitter %v is above the delay %v: packets cannot arrive before they leave", s.Jitter, s.Delay)
 	}
 	if s.Reorder && s.Jitter == 0 {
-		d.at(&s.Reorder, "reorder without jitter: no packet would overtake another")
+		d.At(&s.Reorder, "reorder without jitter: no packet would overtake another")
 	}
 	q := &s.Queue
 	kinds := 0
@@ -177,23 +184,74 @@ func (d *decoder) shape(s *Shape) {
 	}
 	switch {
 	case kinds > 1:
-		d.at(q, "a queue of %d kinds: give one of packets, bytes, red", kinds)
+		d.At(q, "a queue of %d kinds: give one of packets, bytes, red", kinds)
 	case kinds == 1 && s.Rate == 0:
-		d.at(q, "a queue without a rate: nothing would ever wait in it")
+		d.At(q, "a queue without a rate: nothing would ever wait in it")
 	case q.RED != nil:
 		r := q.RED
 		if r.Max <= r.Min {
-			d.at(&r.Max, "max %g is not above min %g", r.Max, r.Min)
+			d.At(&r.Max, "max %g is not above min %g", r.Max, r.Min)
 		}
 		if r.End != 0 && r.End < r.Max {
-			d.at(&r.End, "end %g is below max %g: leave it out for no second rise", r.End, r.Max)
+			d.At(&r.End, "end %g is below max %g: leave it out for no second rise", r.End, r.Max)
 		}
 		if rise := r.Probability / (r.Max - r.Min); r.End > r.Max && rise*(r.End-r.Min) > 1 {
-			d.at(&r.End, "the rise from max to end is flatter than the one before: the kernel cannot do that, choose a smaller end")
+			d.At(&r.End, "the rise from max to end is flatter than the one before: the kernel cannot do that, choose a smaller end")
 		}
 		if here := r.For(s.Rate); here.Min < 1 {
-			d.at(&r.Min, "min is %g packets at %v: RED needs at least 1", here.Min, s.Rate)
+			d.At(&r.Min, "min is %g packets at %v: RED needs at least 1", here.Min, s.Rate)
 		}
+	}
+}
+
+// trace checks the i-th trace.
+func (d *decoder) trace(s *Scenario, i int) {
+	t := &s.Traces[i]
+	if s.trace(t.Name) != t {
+		d.At(&t.Name, "there is another trace %s: give it a name of its own", t.Name)
+	}
+	if t.File != "" || len(t.Rates) == 0 {
+		d.At(&t.Name, "trace %s: give one of rates and file", t.Name)
+	}
+	if len(t.Rates) > longestTrace {
+		d.At(&t.Rates, "trace %s is above %d steps: take a longer step", t.Name, longestTrace)
+	}
+	for j := range t.Rates {
+		if t.Rates[j] > 100e9 {
+			d.At(&t.Rates[j], "rate %v is above 100 Gbit/s", t.Rates[j])
+		}
+	}
+}
+
+// traced checks a link whose rate is a trace's.
+func (d *decoder) traced(s *Scenario, shape *Shape) {
+	if shape.Trace == "" {
+		return
+	}
+	t := s.trace(shape.Trace)
+	if t == nil {
+		var names []Name
+		for i := range s.Traces {
+			names = append(names, s.Traces[i].Name)
+		}
+		d.At(&shape.Trace, "no trace %s: there are %s", shape.Trace, list(names))
+		return
+	}
+	if len(t.Rates) > 0 && shape.Rate != t.highest() {
+		d.At(&shape.Trace, "a rate beside a trace: leave one")
+	}
+	if shape.Queue.Bytes == 0 {
+		d.At(&shape.Trace, "a trace needs a queue in bytes: give queue: {bytes: 150 KB}, or another size")
+	}
+}
+
+// hostEnergy checks the name of a host profile.
+func (d *decoder) hostEnergy(e *HostEnergy) {
+	if e == nil {
+		return
+	}
+	if _, err := energy.FindHost(e.Host); err != nil {
+		d.At(&e.Host, "%v", err)
 	}
 }
 
@@ -208,7 +266,7 @@ func (d *decoder) energy(profile *string) {
 		}
 		names = append(names, p.Name)
 	}
-	d.at(profile, "no energy profile %s: there are %s", *profile, strings.Join(names, ", "))
+	d.At(profile, "no energy profile %s: there are %s", *profile, strings.Join(names, ", "))
 }
 
 // interfaces returns the names of the links of the hosts that a name stands for.
@@ -233,14 +291,14 @@ func (d *decoder) mptcp(b *builder, host Name, m *MPTCP) {
 		d.oneOf(&e.Link, e.Link, b, host)
 	}
 	if addresses > maxEndpoints {
-		d.at(&m.Endpoints, "%d addresses: the kernel takes %d endpoints", addresses, maxEndpoints)
+		d.At(&m.Endpoints, "%d addresses: the kernel takes %d endpoints", addresses, maxEndpoints)
 	}
 }
 
 // oneOf reports a problem unless the link is one of the host's.
 func (d *decoder) oneOf(field any, link Name, b *builder, host Name) {
 	if own := b.interfaces(host); !slices.Contains(own, string(link)) {
-		d.at(field, "%s has no link %s: it has %s", host, link, list(own))
+		d.At(field, "%s has no link %s: it has %s", host, link, list(own))
 	}
 }
 
@@ -252,7 +310,7 @@ func (d *decoder) user(b *builder, u *User) {
 	lost := false
 	for _, host := range []*Name{&u.From, &u.To} {
 		if len(b.kinds[*host]) == 0 {
-			d.at(host, "%s: no host %s: there are %s", u.Name, *host, list(kinds))
+			d.At(host, "%s: no host %s: there are %s", u.Name, *host, list(kinds))
 			lost = true
 		}
 	}
@@ -260,7 +318,7 @@ func (d *decoder) user(b *builder, u *User) {
 		return
 	}
 	if u.From == u.To && len(b.kinds[u.To]) == 1 {
-		d.at(&u.To, "%s: %s would send to itself: name another host", u.Name, u.To)
+		d.At(&u.To, "%s: %s would send to itself: name another host", u.Name, u.To)
 	}
 	if u.Via != "" {
 		d.oneOf(&u.Via, u.Via, b, u.From)
@@ -269,15 +327,15 @@ func (d *decoder) user(b *builder, u *User) {
 		d.oneOf(&u.Peer, u.Peer, b, u.To)
 	}
 	if from, to := b.kinds[u.From][0], b.kinds[u.To]; !b.reaches(from, to[len(to)-1]) {
-		d.at(&u.To, "%s: no way from %s to %s: join them by links and routers", u.Name, from, to[len(to)-1])
+		d.At(&u.To, "%s: no way from %s to %s: join them by links and routers", u.Name, from, to[len(to)-1])
 	}
 	for _, name := range []*string{&u.CC, &u.Scheduler} {
 		if !validAlgorithm.MatchString(*name) {
-			d.at(name, "%s: %q is no algorithm's name: use 1 to 15 letters, digits, _ and -", u.Name, *name)
+			d.At(name, "%s: %q is no algorithm's name: use 1 to 15 letters, digits, _ and -", u.Name, *name)
 		}
 	}
 	if u.Scheduler != "default" && u.Transport != OverMPTCP {
-		d.at(&u.Scheduler, "%s: %s has no packet scheduler: leave scheduler out, or use mptcp", u.Name, u.Transport)
+		d.At(&u.Scheduler, "%s: %s has no packet scheduler: leave scheduler out, or use mptcp", u.Name, u.Transport)
 	}
 }
 
@@ -337,17 +395,17 @@ func (d *decoder) traffic(u *User) {
 		{"alpha", &t.Alpha, t.Alpha != defaultAlpha, false, t.Kind == TrafficBursts},
 	} {
 		if key.needed && !key.given {
-			d.at(key.field, "%s: %s traffic needs %s", u.Name, t.Kind, key.name)
+			d.At(key.field, "%s: %s traffic needs %s", u.Name, t.Kind, key.name)
 		}
 		if key.given && !key.fits {
-			d.at(key.field, "%s: %s says nothing about %s traffic: leave it out", u.Name, key.name, t.Kind)
+			d.At(key.field, "%s: %s says nothing about %s traffic: leave it out", u.Name, key.name, t.Kind)
 		}
 	}
 	switch {
 	case u.Transport == OverUDP && !paced:
-		d.at(&u.Transport, "%s: %s traffic is not for udp: use mptcp or tcp", u.Name, t.Kind)
+		d.At(&u.Transport, "%s: %s traffic is not for udp: use mptcp or tcp", u.Name, t.Kind)
 	case t.Kind == TrafficHTTP && u.Direction == "up":
-		d.at(&u.Direction, "%s: http traffic goes down: say direction: down", u.Name)
+		d.At(&u.Direction, "%s: http traffic goes down: say direction: down", u.Name)
 	}
 }
 
@@ -358,17 +416,17 @@ func (d *decoder) event(b *builder, s *Scenario, e *Event) {
 	for _, l := range b.Links {
 		names = append(names, l.Name)
 		if l.Name == e.Link && e.Delay != nil && *e.Delay < l.Jitter {
-			d.at(e.Delay, "delay %v is below the link's jitter %v: packets cannot arrive before they leave", *e.Delay, l.Jitter)
+			d.At(e.Delay, "delay %v is below the link's jitter %v: packets cannot arrive before they leave", *e.Delay, l.Jitter)
 		}
 	}
 	if !slices.Contains(names, e.Link) {
-		d.at(&e.Link, "no link %s: there are %s", e.Link, list(names))
+		d.At(&e.Link, "no link %s: there are %s", e.Link, list(names))
 	}
 	if end := s.Phases.Warmup + s.Phases.Measure; e.At >= end {
-		d.at(&e.At, "the run is over after %v: let it come earlier", end)
+		d.At(&e.At, "the run is over after %v: let it come earlier", end)
 	}
 	if e.State == "" && e.Rate == nil && e.Delay == nil && e.Loss == nil {
-		d.at(&e.At, "the event changes nothing: give state, rate, delay or loss")
+		d.At(&e.At, "the event changes nothing: give state, rate, delay or loss")
 	}
 }
 
@@ -378,23 +436,23 @@ func (d *decoder) sweep(s *Scenario) {
 	for i := range s.Sweep {
 		a := &s.Sweep[i]
 		if slices.ContainsFunc(s.Sweep[:i], func(b Axis) bool { return a.Name == b.Name }) {
-			d.at(&a.Name, "there is another variable %s: give it a name of its own", a.Name)
+			d.At(&a.Name, "there is another variable %s: give it a name of its own", a.Name)
 		}
 		if slices.Contains(functions, string(a.Name)) {
-			d.at(&a.Name, "%s is a function of expressions: use another name", a.Name)
+			d.At(&a.Name, "%s is a function of expressions: use another name", a.Name)
 		}
 		for _, values := range []*[]string{&a.Values, &a.Quick} {
 			for j := range *values {
 				if slices.Contains((*values)[:j], (*values)[j]) {
-					d.at(&(*values)[j], "%s is %s twice: leave one", a.Name, (*values)[j])
+					d.At(&(*values)[j], "%s is %s twice: leave one", a.Name, (*values)[j])
 				}
 			}
 		}
 		if len(a.Values) == 0 || (a.Quick != nil && len(a.Quick) == 0) {
-			d.at(&a.Name, "variable %s has no values", a.Name)
+			d.At(&a.Name, "variable %s has no values", a.Name)
 		}
 		if size *= max(len(a.Values), len(a.Quick), 1); size > maxPoints {
-			d.at(&s.Sweep, "above %d points: use fewer values", maxPoints)
+			d.At(&s.Sweep, "above %d points: use fewer values", maxPoints)
 			return
 		}
 	}
@@ -437,24 +495,28 @@ func (d *decoder) expect(s *Scenario, measured map[string][]string) {
 			d.picks(s, c.To, measured)
 		}
 		if (c.Relation == result.Within) != (c.Margin > 0) {
-			d.at(&c.Margin, "margin is for within, and within needs one above 0")
+			d.At(&c.Margin, "margin is for within, and within needs one above 0")
 		}
+		if c.Negligible > 0 && (c.To == nil || c.Relation == result.Within) {
+			d.At(&c.Negligible, "negligible is for ratios that are to be above or below: give the claim a to")
+		}
+		d.planOf(c)
 	}
 	for i := range e.Figures {
 		f := &e.Figures[i]
 		if f.Kind == result.Traces {
 			if !slices.Contains(result.TraceMetrics, f.Metric) {
-				d.at(&f.Metric, "traces are of one of %s, not of %s", list(result.TraceMetrics), f.Metric)
+				d.At(&f.Metric, "traces are of one of %s, not of %s", list(result.TraceMetrics), f.Metric)
 			}
 			d.axes(s, &f.Select)
 		} else {
 			d.picks(s, &f.Select, measured)
 		}
 		if f.Over != "" && !s.varies(f.Over) {
-			d.at(&f.Over, "no variable %s: there are %s", f.Over, list(s.variables()))
+			d.At(&f.Over, "no variable %s: there are %s", f.Over, list(s.variables()))
 		}
 		if f.Kind == result.Lines && f.Over == "" {
-			d.at(&f.Kind, "lines need over, the variable that runs along x")
+			d.At(&f.Kind, "lines need over, the variable that runs along x")
 		}
 	}
 }
@@ -464,7 +526,7 @@ func (d *decoder) picks(s *Scenario, p *result.Select, measured map[string][]str
 	d.axes(s, p)
 	m, err := result.FindMetric(p.Metric)
 	if err != nil {
-		d.at(&p.Metric, "%v", err)
+		d.At(&p.Metric, "%v", err)
 		return
 	}
 	names := measured[m.Of]
@@ -478,14 +540,14 @@ func (d *decoder) picks(s *Scenario, p *result.Select, measured map[string][]str
 		names = measured[result.OfClass]
 	}
 	if !slices.Contains(names, p.Of) {
-		d.at(&p.Of, "%s is of a %s, not %q: there are %s", p.Metric, m.Of, p.Of, list(names))
+		d.At(&p.Of, "%s is of a %s, not %q: there are %s", p.Metric, m.Of, p.Of, list(names))
 	}
 }
 
 func (d *decoder) axes(s *Scenario, p *result.Select) {
 	for name := range p.At {
 		if !s.varies(name) {
-			d.at(&p.At, "no variable %s: there are %s", name, list(s.variables()))
+			d.At(&p.At, "no variable %s: there are %s", name, list(s.variables()))
 		}
 	}
 }

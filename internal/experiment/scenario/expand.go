@@ -5,6 +5,9 @@ package scenario
 import (
 	"fmt"
 	"math/rand/v2"
+
+	"github.com/mpcc/mpcc/internal/experiment/result"
+	"github.com/mpcc/mpcc/pkg/energy"
 )
 
 // Network is what a run builds, and who uses it: every single host, link and user.
@@ -32,6 +35,22 @@ func (r Run) Network() *Network {
 		b.Classes = append(b.Classes, b.class(&r.Scenario.Users[i], random))
 	}
 	return &b.Network
+}
+
+// HostPower returns the power of the hosts of a class; nil if they have no profile.
+func (n *Network) HostPower(c *Class) *result.HostPower {
+	for i := range n.Hosts {
+		h := &n.Hosts[i]
+		if len(c.Members) == 0 || h.Name != c.Members[0].From || h.Energy == nil {
+			continue
+		}
+		p, err := energy.FindHost(h.Energy.Host)
+		if err != nil {
+			panic("scenario: what Parse took is not there: " + err.Error())
+		}
+		return &result.HostPower{Profile: p.Name, Base: p.Base, Slope: p.Slope, Scale: h.Energy.Scale}
+	}
+	return nil
 }
 
 // For returns r with the thresholds for a link of that rate.

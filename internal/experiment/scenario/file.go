@@ -3,26 +3,23 @@
 package scenario
 
 import (
-	"bytes"
 	"embed"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"math/rand/v2"
 	"os"
-	"reflect"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/mpcc/mpcc/internal/experiment/conditions"
 	"github.com/mpcc/mpcc/internal/experiment/own"
 	"github.com/mpcc/mpcc/internal/experiment/published"
 	"github.com/mpcc/mpcc/internal/experiment/result"
 	"github.com/mpcc/mpcc/internal/nearest"
+	"github.com/mpcc/mpcc/internal/strictyaml"
 )
 
 // File is a scenario file that has been checked.
@@ -31,18 +28,20 @@ type File struct {
 	text      []byte
 	path      string
 	root      *yaml.Node
+	planned   map[string]int // repeats, by the point as text: see plan
 }
 
 // Run is one repeat at one point.
 type Run struct {
 	Point    result.Point
 	Repeat   int // from 0
+	Planned  int // repeats of the point in the full form, where a claim that is judged there plans them; else 0
 	Seed     uint64
 	Scenario *Scenario // with the point's values in place of $(…)
 }
 
 // brought are the folders of the experiments that mpcc brings.
-var brought = []embed.FS{published.Files, own.Files}
+var brought = []embed.FS{published.Files, own.Files, conditions.Files}
 
 // Names returns the names of the experiments that mpcc brings.
 func Names() []string {
@@ -95,11 +94,8 @@ func Load(name string) (*File, error) {
 	return Parse(name+".yaml", text)
 }
 
-// Limits of a file: a slip should not fill the memory, or have a run take a year.
-const (
-	maxText   = 1 << 20
-	maxPoints = 1000
-)
+// maxPoints is a limit: a slip should not have a run take a year.
+const maxPoints = 1000
 
 // Parse reads and checks a scenario at all points of its sweep. The error has a line for each
 // problem, with its place; path is what it calls the file.
@@ -108,12 +104,20 @@ func Parse(path string, text []byte) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
+	if len(entry(root, "traces").Content) > 0 {
+		if err := inline(path, root); err != nil {
+			return nil, err
+		}
+		if text, err = yaml.Marshal(root); err != nil {
+			return nil, err
+		}
+	}
 	f := &File{text: text, path: path, root: root}
 	d, first := f.decode(nil)
-	if len(d.problems) == 0 {
+	if d.Err() == nil {
 		d.sweep(first)
 	}
-	if err := d.err(); err != nil {
+	if err := d.Err(); err != nil {
 		return nil, err
 	}
 	all := append(points(first.Sweep, false), points(first.Sweep, true)...)
@@ -121,11 +125,11 @@ func Parse(path string, text []byte) (*File, error) {
 	given := settings{}
 	for _, point := range all {
 		at, s := f.decode(environment(first.Sweep, point))
-		if len(at.problems) == 0 {
+		if at.Err() == nil {
 			at.check(s)
 		}
 		// Other points would mostly have the same problems.
-		if err := at.err(); err != nil {
+		if err := at.Err(); err != nil {
 			return nil, err
 		}
 		s.measured(measured)
@@ -135,52 +139,31 @@ func Parse(path string, text []byte) (*File, error) {
 		}
 	}
 	d.expect(first, measured)
+	f.planned = d.plan(first)
 	given.check(d)
-	return f, d.err()
+	return f, d.Err()
 }
 
-var yamlPlace = regexp.MustCompile(`^yaml: (?:line ([0-9]+): )?`)
-
 func parseYAML(path string, text []byte) (*yaml.Node, error) {
-	fail := func(line int, format string, args ...any) error {
-		return problems{{path, line, 1, fmt.Sprintf(format, args...)}}
+	root, err := strictyaml.Root(path, text)
+	if root == nil && err == nil {
+		err = strictyaml.Problems{{File: path, Line: 1, Column: 1, Text: "the file is empty: docs/scenarios.md has an example"}}
 	}
-	if len(text) > maxText {
-		return nil, fail(1, "the file is above %d bytes: no scenario needs that", maxText)
-	}
-	dec := yaml.NewDecoder(bytes.NewReader(text))
-	var root, second yaml.Node
-	err := dec.Decode(&root)
-	if errors.Is(err, io.EOF) {
-		return nil, fail(1, "the file is empty: docs/scenarios.md has an example")
-	}
-	if err == nil {
-		if err = dec.Decode(&second); errors.Is(err, io.EOF) {
-			return root.Content[0], nil
-		}
-		if err == nil {
-			return nil, fail(second.Line, "a second document begins: one file holds one scenario")
-		}
-	}
-	line := 1
-	if m := yamlPlace.FindStringSubmatch(err.Error()); m != nil && m[1] != "" {
-		line, _ = strconv.Atoi(m[1])
-	}
-	// The line that the library names is that at which it began to look.
-	return nil, fail(line, "no YAML, here or further down: %s", yamlPlace.ReplaceAllString(err.Error(), ""))
+	return root, err
 }
 
 // decode reads the file with the variables of env. If that is nil, only what cannot vary is read.
 func (f *File) decode(env map[string]any) (*decoder, *Scenario) {
-	d := &decoder{file: f.path, env: env, fixed: env == nil, left: maxNodes, nodes: map[any]*yaml.Node{}}
+	d := newDecoder(f.path, env)
 	s := &Scenario{}
-	d.decode(f.root, reflect.ValueOf(s).Elem(), "the scenario", "")
+	d.Decode(f.root, s, "the scenario")
 	for i := range s.Links {
-		s.Links[i].Place = d.place(&s.Links[i])
+		s.Links[i].Place = d.Place(&s.Links[i])
 	}
 	for i := range s.Generate {
-		s.Generate[i].Place = d.place(&s.Generate[i])
+		s.Generate[i].Place = d.Place(&s.Generate[i])
 	}
+	s.setRates()
 	return d, s
 }
 
@@ -241,14 +224,16 @@ func (f *File) Runs(quick bool) []Run {
 	var runs []Run
 	for _, point := range points(f.Sweep, quick) {
 		d, s := f.decode(environment(f.Sweep, point))
-		if err := d.err(); err != nil {
+		if err := d.Err(); err != nil {
 			panic("scenario: what Parse took is refused: " + err.Error())
 		}
+		planned := f.planned[fmt.Sprint(point)]
+		s.Repeats = max(s.Repeats, planned)
 		if quick {
 			s.shorten()
 		}
 		for i := range s.Repeats {
-			runs = append(runs, Run{Point: point, Repeat: i, Seed: repeatSeed(s.Seed, i), Scenario: s})
+			runs = append(runs, Run{Point: point, Repeat: i, Planned: planned, Seed: repeatSeed(s.Seed, i), Scenario: s})
 		}
 	}
 	return runs
@@ -307,10 +292,10 @@ func (f *File) Set(name string, values ...string) (*File, error) {
 
 // entry returns the value of a mapping's key, with aliases followed; an empty node if the key is not there.
 func entry(mapping *yaml.Node, key string) *yaml.Node {
-	mapping = target(mapping)
+	mapping = strictyaml.Target(mapping)
 	for i := 0; i+1 < len(mapping.Content); i += 2 {
 		if mapping.Content[i].Value == key {
-			return target(mapping.Content[i+1])
+			return strictyaml.Target(mapping.Content[i+1])
 		}
 	}
 	return &yaml.Node{}

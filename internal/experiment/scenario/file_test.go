@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/mpcc/mpcc/internal/experiment/result"
+	"github.com/mpcc/mpcc/internal/strictyaml"
 )
 
 // good uses every rule that bad breaks, one per line where it can.
@@ -60,18 +61,18 @@ func TestGood(t *testing.T) {
 var mistakes = []struct{ old, new, place, want string }{
 	// YAML
 	{"title: A try", "title: [", "1:1", "no YAML, here or further down: did not find"},
-	{"title: A try", "title: A try\n---", "3:1", "a second document begins: one file holds one scenario"},
+	{"title: A try", "title: A try\n---", "3:1", "a second document begins: a file holds one"},
 	{"title: A try", "title: A try\ntitle: B", "3:1", "key title is there twice: leave one"},
 	{"title: A try", "title:", "2:7", "title is empty: leave the key out, or fill it in"},
 	{"title: A try", `title: " "`, "2:8", "title: nothing is given"},
 	{"title: A try", "[a]: b", "2:1", "a key is not a single word"},
 	// Shape
-	{"title: A try", "titel: A try", "2:1", "unknown key titel in the scenario: use name, title, source, notes,"},
+	{"title: A try", "titel: A try", "2:1", "unknown key titel in the scenario: did you mean title?"},
 	{"title: A try\n", "", "1:1", "the scenario lacks title"},
 	{"title: A try", "title: {a: b}", "2:8", "title is not a single value"},
 	{"quick: {measure: 1 s}", "quick: 1 s", "9:8", "quick is not a mapping of keys"},
 	{"routers: [core]", "routers: core", "14:10", "routers is not a list"},
-	{"{link: wlan}, {link: umts}", "{links: wlan}", ":52", "unknown key links in an entry of endpoints: use link, addresses, flags"},
+	{"{link: wlan}, {link: umts}", "{links: wlan}", ":52", "unknown key links in an entry of endpoints: did you mean link?"},
 	// Words and numbers
 	{"name: try", "name: Try", "1:7", `name: name "Try": use 1 to 20 of a-z, 0-9 and -`},
 	{"name: lan,", "name: lo,", ":12", `link name "lo": use 1 to 15`},
@@ -195,7 +196,7 @@ func TestBad(t *testing.T) {
 	for _, c := range mistakes {
 		at := line(strings.Split(c.old, "\n")[0])
 		_, err := Parse("try.yaml", []byte(strings.Replace(good, c.old, c.new, 1)))
-		var found problems
+		var found strictyaml.Problems
 		if !errors.As(err, &found) {
 			t.Errorf("%q: no problems but %v", c.new, err)
 			continue
@@ -204,7 +205,7 @@ func TestBad(t *testing.T) {
 		if strings.HasPrefix(place, ":") {
 			place = fmt.Sprintf("%d%s", at, place)
 		}
-		said := func(p problem) bool {
+		said := func(p strictyaml.Problem) bool {
 			return strings.HasPrefix(p.Error(), "try.yaml:"+place) && strings.Contains(p.Text, c.want)
 		}
 		if !slices.ContainsFunc(found, said) {
@@ -223,7 +224,7 @@ func TestLimits(t *testing.T) {
 		"empty":       {"", "try.yaml:1:1: the file is empty"},
 		"comment":     {"# nothing", "try.yaml:1:1: the file is empty"},
 		"not a map":   {"- a", "try.yaml:1:1: the scenario is not a mapping"},
-		"large":       {strings.Repeat("#", maxText+1), "try.yaml:1:1: the file is above"},
+		"large":       {strings.Repeat("#", 1<<20+1), "try.yaml:1:1: the file is above"},
 		"many points": {strings.Replace(good, "[2, 4]", "[1"+strings.Repeat(", 1", 600)+"]", 1), "above 1000 points"},
 		"aliases": {strings.Replace(good, "source: nobody", "source: nobody\nnotes: &a [a"+strings.Repeat(", a", 400)+
 			"]\nevents: [*a"+strings.Repeat(", *a", 400)+"]", 1), "try.yaml:"},
@@ -382,7 +383,7 @@ func FuzzParse(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		file, err := Parse("fuzz.yaml", []byte(text))
-		var found problems
+		var found strictyaml.Problems
 		switch {
 		case err == nil:
 			for _, quick := range []bool{false, true} {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/mpcc/mpcc/bpf/catalog"
+	"github.com/mpcc/mpcc/internal/experiment/conditions"
 	"github.com/mpcc/mpcc/internal/experiment/own"
 	"github.com/mpcc/mpcc/internal/experiment/published"
 	"github.com/mpcc/mpcc/internal/experiment/result"
@@ -35,8 +36,14 @@ func TestPublished(t *testing.T) {
 			if !cites.MatchString(f.Source) {
 				t.Errorf("source %q names no place in a paper", f.Source)
 			}
-			if !slices.Equal(f.Tunables, []string{"paper"}) {
+			if set := slices.DeleteFunc(slices.Clone(f.Tunables), func(t string) bool { return t == noSetting }); !slices.Equal(set, []string{"paper"}) {
 				t.Errorf("its tunables are %v, not the paper's", f.Tunables)
+			}
+			judged(t, f)
+			for _, axis := range []Variable{"cc", "scheduler", "tuning"} {
+				if !slices.Contains(f.variables(), axis) {
+					t.Errorf("its sweep has no %s", axis)
+				}
 			}
 			expected(t, f)
 			known(t, f)
@@ -78,6 +85,35 @@ func TestOwn(t *testing.T) {
 			}
 			if with := slices.Sorted(maps.Keys(run)); !slices.Equal(with, slices.Sorted(slices.Values(append(all, "cubic")))) {
 				t.Errorf("it runs with %v, not with cubic and %v", with, all)
+			}
+		})
+	}
+}
+
+// Those that algorithms are compared by run every congestion control, with the kernel's own beside them.
+func TestConditions(t *testing.T) {
+	all := []string{"cubic", "reno"}
+	for _, e := range catalog.Entries {
+		if e.Kind == catalog.CC {
+			all = append(all, e.Name)
+		}
+	}
+	slices.Sort(all)
+	for _, name := range namesIn(conditions.Files) {
+		t.Run(name, func(t *testing.T) {
+			f := brings(t, name)
+			if f.Repeats != 30 {
+				t.Errorf("it has %d repeats", f.Repeats)
+			}
+			known(t, f)
+			run := map[string]bool{}
+			for _, r := range f.Runs(false) {
+				if cc := r.Point["cc"]; cc != "none" {
+					run[r.Scenario.Users[0].CC] = true
+				}
+			}
+			if with := slices.Sorted(maps.Keys(run)); !slices.Equal(with, all) {
+				t.Errorf("it runs with %v, not with %v", with, all)
 			}
 		})
 	}
@@ -135,6 +171,18 @@ func expected(t *testing.T, f *File) {
 	}
 	for _, g := range f.Expect.Figures {
 		runs(g.Select)
+	}
+}
+
+// judged checks that every claim can be told, or says why it cannot, and that the set-ups stand beside each other.
+func judged(t *testing.T, f *File) {
+	for _, c := range f.Expect.Claims {
+		if (c.Plan == nil) == (c.Untestable == "") {
+			t.Errorf("claim %q has no plan, and does not say why it is not testable", c.Text)
+		}
+	}
+	if f.Setup.Published == "" || f.Setup.Ours == "" {
+		t.Error("it does not set the published set-up beside its own")
 	}
 }
 

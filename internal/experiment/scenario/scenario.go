@@ -25,10 +25,12 @@ type Scenario struct {
 	Source string `yaml:"source" varies:"no"`
 	// What is done otherwise than in the paper, and other limits. The report repeats them.
 	Notes []string `yaml:"notes,omitempty" varies:"no"`
+	// The published set-up and this one, each in a few words.
+	Setup result.Setup `yaml:"setup,omitempty" varies:"no"`
 	// Variables that the experiment varies; it runs at every combination of their values. `$(…)` in other
 	// values, except in expect, computes with them.
 	Sweep []Axis `yaml:"sweep,omitempty" varies:"no"`
-	// How often each point is run.
+	// How often each point is run, at least: as often as the plans of the claims about it say.
 	Repeats int `yaml:"repeats,omitempty" varies:"no" default:"1" range:"1..1000"`
 	// The seeds of the repeats are drawn from this one. A repeat has the same seed at all points.
 	Seed uint64 `yaml:"seed,omitempty" varies:"no" default:"1"`
@@ -47,6 +49,8 @@ type Scenario struct {
 	Links []Link `yaml:"links,omitempty"`
 	// Data centre networks, made from their size.
 	Generate []Generate `yaml:"generate,omitempty"`
+	// Rates that change over time, such as a train's, for links that name one.
+	Traces []Trace `yaml:"traces,omitempty"`
 
 	// Who sends what.
 	Users []User `yaml:"users"`
@@ -101,8 +105,18 @@ type Host struct {
 	// The in-kernel path manager. Without it every link's address is an endpoint for subflows, and the
 	// limits let all of them be used.
 	MPTCP *MPTCP `yaml:"mptcp,omitempty"`
+	// What its processor draws, for the metric host_energy of the users on it.
+	Energy *HostEnergy `yaml:"energy,omitempty"`
 	// If false, the entry is left out.
 	When *bool `yaml:"when,omitempty"`
+}
+
+// HostEnergy is the power model of a host: of its processor, while its interfaces have profiles of their own.
+type HostEnergy struct {
+	// Host profile, one of those that docs/energy.md lists.
+	Host string `yaml:"host"`
+	// How many times the experiment's rates are scaled down: the power is that at as many times the rate.
+	Scale float64 `yaml:"scale,omitempty" default:"1" range:"1..1000000"`
 }
 
 // MPTCP is the configuration of the in-kernel path manager, as ip-mptcp(8) sets it.
@@ -129,6 +143,9 @@ type Endpoint struct {
 type Shape struct {
 	// Rate of Ethernet frames. Without it the link is unlimited, and no packet waits.
 	Rate Rate `yaml:"rate,omitempty" range:"8 kbit/s..100 Gbit/s"`
+	// The name of a trace, in place of a rate. The queue is then one in bytes: those who wait in it leave at the rate
+	// that there is by then.
+	Trace Name `yaml:"trace,omitempty"`
 	// Delay, one way.
 	Delay Duration `yaml:"delay,omitempty" default:"0 s" range:"0 s..4 s"`
 	// The delay varies evenly by this much either way. Packets keep their order: one that would overtake others leaves
@@ -195,6 +212,21 @@ type Link struct {
 	Interface string `yaml:"-"`
 	// Place is where the file describes it: file:line:column.
 	Place string `yaml:"-"`
+}
+
+// Trace is how a rate changes over time. It begins anew where it ends.
+type Trace struct {
+	// What links call it.
+	Name Name `yaml:"name"`
+	// How long each of the rates lasts.
+	Step Duration `yaml:"step,omitempty" default:"200 ms" range:"10 ms..1 min"`
+	// The rates, one after the other; at 0 bit/s next to nothing passes.
+	Rates []Rate `yaml:"rates,omitempty"`
+	// In place of rates: a recording in the format of Mahimahi, a line for each packet of 1500 bytes that could leave,
+	// with the time in ms; a path from the scenario's own folder. What is run, and kept with the results, has the rates.
+	File string `yaml:"file,omitempty" varies:"no"`
+	// A run begins up to this far into the trace, at random; all traces of a run equally far.
+	Within Duration `yaml:"within,omitempty" default:"0 s" range:"0 s..1 h"`
 }
 
 // Generate makes a data centre network of one kind.
@@ -264,9 +296,9 @@ type User struct {
 	Transport string `yaml:"transport,omitempty" default:"mptcp" oneof:"mptcp|tcp|udp"`
 	// Which way data goes: up from the user, down to it.
 	Direction string `yaml:"direction,omitempty" default:"up" oneof:"up|down"`
-	// Congestion control of the side that sends: of mpcc, or the kernel's own.
+	// Congestion control of the side that sends: of mpcc, the kernel's own, or any that is loaded.
 	CC string `yaml:"cc,omitempty" default:"reno"`
-	// Packet scheduler of the side that sends: of mpcc, or default, the kernel's own.
+	// Packet scheduler of the side that sends: of mpcc, default, the kernel's own, or any that is loaded.
 	Scheduler string `yaml:"scheduler,omitempty" default:"default"`
 	// Buffer of the sending socket; without it the kernel's choice.
 	SendBuffer Size `yaml:"send_buffer,omitempty" range:"4 KB..1 GB"`
@@ -334,4 +366,20 @@ type Event struct {
 	Loss *Percent `yaml:"loss,omitempty" range:"0 %..100 %"`
 	// If false, the entry is left out.
 	When *bool `yaml:"when,omitempty"`
+
+	// Only is the one direction that changes.
+	Only Way `yaml:"-"`
 }
+
+// Way is one direction of a link, or both.
+type Way int
+
+// Directions of a link.
+const (
+	BothWays Way = iota
+	There        // from the first of between to the second
+	Back
+)
+
+// Changes says whether the event changes a direction.
+func (e *Event) Changes(w Way) bool { return e.Only == BothWays || e.Only == w }

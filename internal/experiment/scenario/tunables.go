@@ -84,10 +84,10 @@ func (d *decoder) tunables(s *Scenario) {
 		name, value, given := strings.Cut(*entry, "=")
 		switch {
 		case !given && name != loader.Paper && name != noSetting, given && (name == "" || name == loader.Paper):
-			d.at(entry, "tunables: %q is no setting: use %s, name=value or %s", *entry, loader.Paper, noSetting)
+			d.At(entry, "tunables: %q is no setting: use %s, name=value or %s", *entry, loader.Paper, noSetting)
 			continue
 		case seen[name]:
-			d.at(entry, "tunables: %s is there twice: leave one", name)
+			d.At(entry, "tunables: %s is there twice: leave one", name)
 		}
 		seen[name] = true
 		if !given {
@@ -95,7 +95,7 @@ func (d *decoder) tunables(s *Scenario) {
 		}
 		all, err := tunablesOf()
 		if err != nil {
-			d.at(entry, "%v", err)
+			d.At(entry, "%v", err)
 			return
 		}
 		for _, e := range s.algorithms() {
@@ -104,7 +104,7 @@ func (d *decoder) tunables(s *Scenario) {
 				continue
 			}
 			if err := loader.CheckTunables(e, map[string]string{name: value}); err != nil {
-				d.at(entry, "tunables: %s of %s is not %q: use %s", name, e, value, all[e.ID()][k].Range())
+				d.At(entry, "tunables: %s of %s is not %q: use %s", name, e, value, all[e.ID()][k].Range())
 			}
 		}
 	}
@@ -130,7 +130,7 @@ func (all settings) add(d *decoder, s *Scenario) {
 		if !given || err != nil {
 			continue
 		}
-		key := settingKey{d.nodes[&s.Tunables[i]], name}
+		key := settingKey{d.Node(&s.Tunables[i]), name}
 		if all[key] == nil {
 			all[key] = &setting{algorithms: map[string]bool{}, tunables: map[string]bool{}}
 		}
@@ -147,7 +147,7 @@ func (all settings) check(d *decoder) {
 	for key, s := range all {
 		// With the kernel's own algorithms alone, which the command line may ask for, nothing is set.
 		if len(s.algorithms) > 0 && !s.tunables[key.name] {
-			d.problem(key.place, "tunables: none of %s has a tunable %s: there are %s",
+			d.Problem(key.place, "tunables: none of %s has a tunable %s: there are %s",
 				list(slices.Sorted(maps.Keys(s.algorithms))), key.name, list(slices.Sorted(maps.Keys(s.tunables))))
 		}
 	}

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command sched compares the packet schedulers with the kernel's own: goodput over two veth paths without a
-// limit, and of each the time of a decision, both taken in turns. It needs the module, and so a VM:
+// Command sched compares the packet schedulers with the kernel's own: goodput over veth paths without a
+// limit, and of each the time of a decision, both taken in turns. It needs the module, and so a VM, and counts
+// instructions in one that has its own time:
 //
 //	CGO_ENABLED=0 go build -o bin/bench-sched ./test/bench/sched
-//	go run ./test/kernels/cmd/vm run -mpcc=false -file /bench=bin/bench-sched -- sh -c 'modprobe mpcc_sched && /bench'
+//	go run ./test/kernels/cmd/vm run -own-time -mpcc=false -file /bench=bin/bench-sched -- \
+//		sh -c 'modprobe mpcc_sched && /bench -subflows 8'
+//
+// Arguments are object files of further schedulers.
 package main
 
 import (
@@ -37,13 +41,14 @@ const (
 func main() {
 	rounds := flag.Int("rounds", 5, "rounds, in each of which every scheduler has its turn")
 	bytes := flag.Int64("bytes", 64<<20, "bytes of a turn")
+	subflows := flag.Int("subflows", 2, "paths, and subflows of a connection, up to 9")
 	flag.Parse()
-	if err := run(*rounds, *bytes); err != nil {
+	if err := run(*rounds, *bytes, *subflows, flag.Args()); err != nil {
 		log.Fatal(err)
 	}
 }
 
-func run(rounds int, bytes int64) (err error) {
+func run(rounds int, bytes int64, subflows int, others []string) (err error) {
 	names := []string{kernelOwn}
 	for _, e := range catalog.Entries {
 		if e.Kind != catalog.Sched {
@@ -54,11 +59,21 @@ func run(rounds int, bytes int64) (err error) {
 		}
 		names = append(names, e.Name)
 	}
+	for _, file := range others {
+		o, err := loader.ReadObject(file)
+		if err != nil {
+			return err
+		}
+		if _, err := loader.Load(context.Background(), o.Entry, loader.Options{Object: o}); err != nil {
+			return err
+		}
+		names = append(names, o.Name)
+	}
 	defer func() {
-		_, unload := loader.UnloadAll(context.Background())
+		_, _, unload := loader.UnloadAll(context.Background())
 		err = errors.Join(err, unload)
 	}()
-	n, err := build()
+	n, err := build(subflows)
 	if err != nil {
 		return err
 	}
@@ -142,15 +157,16 @@ type network struct {
 	lab              *lab.Lab
 	sender, receiver *lab.Host
 	at               netip.Addr
+	subflows         int
 }
 
 // build makes
 //
 //	       ┌── veth ──┐
-//	sender ┤          ├ receiver
+//	sender ┤   ...    ├ receiver
 //	       └── veth ──┘
-func build() (_ *network, err error) {
-	n := &network{}
+func build(subflows int) (_ *network, err error) {
+	n := &network{subflows: subflows}
 	if n.lab, err = lab.New(); err != nil {
 		return nil, err
 	}
@@ -165,19 +181,23 @@ func build() (_ *network, err error) {
 	if n.receiver, err = n.lab.Host("receiver"); err != nil {
 		return nil, err
 	}
-	var paths [2]*lab.Link
-	for i := range paths {
-		if paths[i], err = n.lab.Link(n.sender, n.receiver, lab.LinkOpts{}); err != nil {
+	var more []lab.MPTCPEndpoint
+	for i := range subflows {
+		link, err := n.lab.Link(n.sender, n.receiver, lab.LinkOpts{})
+		if err != nil {
 			return nil, err
+		}
+		if i == 0 {
+			n.at = link.Addr(n.receiver)
+		} else {
+			more = append(more, lab.MPTCPEndpoint{Addr: link.Addr(n.receiver), Signal: true})
 		}
 	}
 	if err := n.lab.Route(); err != nil {
 		return nil, err
 	}
-	n.at = paths[0].Addr(n.receiver)
-	limits := lab.MPTCPLimits{Subflows: 1, AddAddrAccepted: 1}
-	return n, errors.Join(n.sender.MPTCP(limits),
-		n.receiver.MPTCP(limits, lab.MPTCPEndpoint{Addr: paths[1].Addr(n.receiver), Signal: true}))
+	limits := lab.MPTCPLimits{Subflows: subflows - 1, AddAddrAccepted: subflows - 1}
+	return n, errors.Join(n.sender.MPTCP(limits), n.receiver.MPTCP(limits, more...))
 }
 
 // turn moves content under a scheduler, and gives its goodput in bit/s.
@@ -213,11 +233,16 @@ func (n *network) turn(scheduler string, bytes int64) (float64, error) {
 		return 0, err
 	}
 	defer conn.Close()
-	// Both subflows are there after this.
+	// All subflows are there after this: they join once something has been acknowledged.
 	if _, err := checked.Send(conn, checked.Transfer{Bytes: 1 << 20, Fast: true}); err != nil {
 		return 0, err
 	}
-	time.Sleep(100 * time.Millisecond)
+	time.Sleep(500 * time.Millisecond)
+	if info, err := mptcp.ReadInfo(conn); err != nil {
+		return 0, err
+	} else if len(info.Subflows) != n.subflows {
+		return 0, fmt.Errorf("%d subflows instead of %d", len(info.Subflows), n.subflows)
+	}
 	r, err := checked.Send(conn, checked.Transfer{Bytes: bytes, Fast: true})
 	return r.Rate(), errors.Join(err, <-received)
 }

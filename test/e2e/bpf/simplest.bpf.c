@@ -5,11 +5,10 @@
 static int sched_choose(struct mptcp_sock *msk, bool reinject)
 {
 	struct mptcp_subflow_context *subflow;
+	const struct tcp_sock *tp;
 
-	sched_for_each(subflow, msk)
+	sched_for_each(subflow, tp, msk)
 	{
-		const struct tcp_sock *tp = sched_socket(subflow);
-
 		if (!sched_active(subflow) ||
 		    (reinject ? !sched_all_acked(tp) : !sched_memory_free(tp)))
 			continue;

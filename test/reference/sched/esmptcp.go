@@ -8,11 +8,12 @@ import (
 )
 
 // The k cheapest by b' = b + theta/X, k maximising O_k = sum X - lambda T sum(b X + theta), T = N / sum X; of
-// these the lowest RTT. X is equation (7), at most the rate measured. The set is chosen anew once per longest
-// RTT, where another k must be better by 5 %, and when other subflows are alive, where the old k does not count.
+// these the lowest RTT. X is equation (7), at most the rate delivered or w MSS / rtt, whichever is larger. The set is
+// chosen anew once per longest RTT, where another k must be better by 5 %, and when other subflows are alive, where the
+// old k does not count. One outside the set gets new data first for a second, and 128 KiB, every probe_s seconds.
 func init() {
 	register("esmptcp", Scheduler{
-		Sets: []Tunables{{"lambda_ppm": "1000000"}, {"lambda_ppm": "0"}, {"size_kib": "20000"}},
+		Sets: []Tunables{{"lambda_ppm": "1000000"}, {"lambda_ppm": "0"}, {"size_kib": "20000"}, {"probe_s": "60"}},
 		Rule: func(d *decision) {
 			var alive, longest float64
 			for i, s := range d.Subflows {
@@ -34,8 +35,12 @@ func init() {
 				allowed[i] = d.usable[i] && s.Allowed != 0
 			}
 			best := d.fastest(allowed)
-			if best < 0 && d.Connection.Reinject != 0 {
-				best = d.fastest(d.usable)
+			if d.Connection.Reinject != 0 {
+				if best < 0 {
+					best = d.fastest(d.usable)
+				}
+			} else if tried := slices.IndexFunc(d.onTrial(), func(on bool) bool { return on }); tried >= 0 {
+				best = tried
 			}
 			d.send(best)
 		},
@@ -56,11 +61,7 @@ func (d *decision) choose() {
 	}
 	for j, x := range d.rates(order) {
 		s := d.Subflows[order[j]]
-		measured := s.Rate * 8 / 1e6
-		if s.Rate == 0 {
-			measured = s.windowRate()
-		}
-		d.Rate[order[j]] = min(x, measured)
+		d.Rate[order[j]] = min(x, max(s.Rate*8/1e6, s.windowRate()))
 		d.Cost[order[j]] = s.cost(d.Rate[order[j]])
 	}
 	slices.SortStableFunc(order, func(a, b int) int {
@@ -102,6 +103,19 @@ func (d *decision) choose() {
 	m.Changes += changed
 	m.Size = size
 	m.ChosenAt = d.Connection.Now
+}
+
+// onTrial tells of each subflow whether it is to be tried now, and may send.
+func (d *decision) onTrial() []bool {
+	period := d.set.Number("probe_s", 0) * 1e6
+	on := make([]bool, len(d.Subflows))
+	for i, s := range d.Subflows {
+		since := d.Connection.Now - s.TriedAt
+		begins := period > 0 && since >= period
+		continues := s.Trial > 0 && since < 1e6
+		on[i] = d.usable[i] && s.Allowed == 0 && (begins || continues)
+	}
+	return on
 }
 
 // rates is equation (7) in Mbit/s: x_r = (1/(p_r rtt_r)) max_k(sqrt(2/p_k)/rtt_k) / sum_k 1/(rtt_k p_k).

@@ -4,7 +4,8 @@ package sched
 
 // New data goes out on the leader: the subflow with the lowest RTT, or the former leader unless that RTT is below
 // 3/4 of its own. On a timer copies go out on all others with room: of all outstanding data if it fits there, else
-// of the oldest. Data of a subflow that has died goes out again on all that have room.
+// of the oldest. Data of a subflow that has died goes out again on all that have room. Backups get no copies, only
+// what a timeout sends again.
 func init() {
 	register("redundant", Scheduler{Rule: func(d *decision) {
 		fastest := d.fastest(d.alive)
@@ -21,7 +22,7 @@ func init() {
 		}
 		takes := func(i int) bool { return d.alive[i] && d.Subflows[i].Full == 0 && d.Subflows[i].room() > 0 }
 		for i, s := range d.Subflows {
-			if i != leader && takes(i) {
+			if i != leader && takes(i) && s.Backup == 0 {
 				room += s.room()
 				beside++
 			}
@@ -37,11 +38,14 @@ func init() {
 			d.Resend = 1
 			return
 		}
-		for i := range d.Subflows {
+		for i, s := range d.Subflows {
 			if i == leader && !died || !takes(i) {
 				continue
 			}
-			d.usable[i] = true
+			d.usable[i] = s.Backup == 0 || reinject && d.Connection.Early == 0
+			if !d.usable[i] {
+				continue
+			}
 			d.send(i)
 			if !reinject {
 				return

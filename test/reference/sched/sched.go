@@ -32,11 +32,20 @@ type Subflow struct {
 	Loss      float64 `json:"loss,omitempty"`
 	Slope     float64 `json:"up_uw_per_mbps,omitempty"`
 	Base      float64 `json:"base_uw,omitempty"`
-	Allowed   float64 `json:"allowed,omitempty"` // 0 or 1, as all below
+	TriedAt   float64 `json:"tried_us,omitempty"`
+	Trial     float64 `json:"trial,omitempty"` // bytes
+	Rank      float64 `json:"rank,omitempty"`
+	Weight    float64 `json:"weight,omitempty"`
+	Spill     float64 `json:"spill_us,omitempty"` // NeverSpills: never
+	Wait      float64 `json:"wait_us,omitempty"`
+	Spent     float64 `json:"spent,omitempty"` // 0 or 1, as all below
+	Excluded  float64 `json:"excluded,omitempty"`
+	Allowed   float64 `json:"allowed,omitempty"`
 	Backup    float64 `json:"backup,omitempty"`
 	Stale     float64 `json:"stale,omitempty"`
 	Closing   float64 `json:"closing,omitempty"`
 	TimedOut  float64 `json:"timed_out,omitempty"`
+	Stalled   float64 `json:"stalled,omitempty"`
 	Full      float64 `json:"full,omitempty"`
 	Carried   float64 `json:"carried,omitempty"`
 }
@@ -51,6 +60,8 @@ type Connection struct {
 	Copying     float64 `json:"copying,omitempty"`
 	Copied      float64 `json:"copied,omitempty"`
 	More        float64 `json:"more,omitempty"`
+	Early       float64 `json:"early,omitempty"`
+	Resent      float64 `json:"resent,omitempty"`
 }
 
 // Memory is what a scheduler remembers of the connection.
@@ -78,6 +89,7 @@ type Scene struct {
 type Outcome struct {
 	Send          []float64 // 0 or 1
 	Waits, Resend float64   // 0 or 1
+	Wait          float64   // µs until a cap allows more, and the connection's timer ends the wait
 	Memory        Memory
 	Rate, Cost    []float64 // Mbit/s and mJ per Mbit expected
 	Objective     []float64 // O_k of the first k subflows
@@ -94,6 +106,8 @@ type Scheduler struct {
 	Sets []Tunables
 	// Rule decides on the subflows that may send; it marks them in Send.
 	Rule func(d *decision)
+	// Draw adds to a connection drawn at random what only this scheduler looks at.
+	Draw func(r *rand.Rand, s *Scene)
 }
 
 // decision is a scene, and its outcome as far as it is decided.
@@ -102,6 +116,7 @@ type decision struct {
 	Outcome
 	set           Tunables
 	alive, usable []bool
+	defers        bool // it sends nothing, and that is no wait
 }
 
 var schedulers = map[string]Scheduler{}
@@ -130,9 +145,10 @@ func (s Scheduler) Decide(scene Scene, set Tunables) Outcome {
 	for _, list := range []*[]float64{&d.Send, &d.Rate, &d.Cost, &d.Objective, &d.Terms} {
 		*list = make([]float64, n)
 	}
-	d.look()
-	s.Rule(d)
-	d.guard()
+	if d.look(); d.Resend == 0 {
+		s.Rule(d)
+		d.guard()
+	}
 	d.Outcome.Memory = d.Scene.Memory
 	return d.Outcome
 }
@@ -142,23 +158,54 @@ func (s Subflow) room() float64 {
 	return max(0, max(0, s.Cwnd-s.InFlight)*s.MSS-s.Queued)
 }
 
+// look finds the subflows whose turn it is. New data: first choices, those of them that recover from a timeout,
+// backups, and again those that recover; each only where there is none of the kind before. Retransmissions: first
+// choices, or backups once no other can send nor makes progress.
 func (d *decision) look() {
-	living := func(s Subflow) bool { return s.Closing == 0 && s.Stale == 0 && s.TimedOut == 0 }
-	backups := !slices.ContainsFunc(d.Subflows, func(s Subflow) bool { return living(s) && s.Backup == 0 })
-	busy, idle := 0, 0
-	for i, s := range d.Subflows {
-		d.alive[i] = living(s) && (s.Backup != 0) == backups
-		d.usable[i] = d.alive[i] && s.Full == 0 && s.room() > 0
-		if s.Carried != 0 {
-			busy++
-		} else if d.usable[i] {
-			idle++
-		}
+	kinds := []func(Subflow) bool{
+		func(s Subflow) bool { return s.Backup == 0 && s.TimedOut == 0 },
+		func(s Subflow) bool { return s.Backup == 0 && s.TimedOut != 0 },
+		func(s Subflow) bool { return s.Backup != 0 && s.TimedOut == 0 },
+		func(s Subflow) bool { return s.Backup != 0 && s.TimedOut != 0 },
 	}
-	if d.Connection.Reinject != 0 && (idle > 0 || busy < 2) {
-		for i, s := range d.Subflows {
-			d.usable[i] = d.usable[i] && s.Carried == 0
+	here := func(kind func(Subflow) bool) func(Subflow) bool {
+		return func(s Subflow) bool { return s.Closing == 0 && s.Stale == 0 && kind(s) }
+	}
+	has := func(what func(Subflow) bool) bool { return slices.ContainsFunc(d.Subflows, what) }
+	turn := func(Subflow) bool { return false }
+	if d.Connection.Reinject != 0 {
+		turn = here(kinds[0])
+		idle := has(func(s Subflow) bool { return s.Carried == 0 && turn(s) })
+		progress := has(func(s Subflow) bool { return s.Closing == 0 && s.Carried != 0 && s.Stalled == 0 })
+		if spare := here(kinds[2]); !idle && !progress && has(func(s Subflow) bool { return s.Carried == 0 && spare(s) }) {
+			turn = spare
 		}
+	} else if k := slices.IndexFunc(kinds, func(kind func(Subflow) bool) bool { return has(here(kind)) }); k >= 0 {
+		turn = here(kinds[k])
+	}
+	idle, stalled, busy := false, false, false
+	for i, s := range d.Subflows {
+		d.alive[i] = turn(s)
+		// Without anything outstanding nobody would find out that the subflow is dead.
+		startsTimer := s.TimedOut != 0 && d.Connection.Outstanding == 0 && d.Connection.Reinject == 0
+		d.usable[i] = d.alive[i] && s.Full == 0 && (s.room() > 0 || startsTimer)
+		idle = idle || d.usable[i] && s.Carried == 0
+		stalled = stalled || s.Carried != 0 && s.Stalled != 0
+		busy = busy || s.Carried != 0 && s.Stalled == 0 && d.alive[i] && s.Backup == 0
+	}
+	if d.Connection.Reinject == 0 {
+		return
+	}
+	// Once, all goes out again, where first choices that make progress can take it.
+	if stalled && busy && !idle && d.Connection.Resent == 0 {
+		d.Resend = 1
+	}
+	for i, s := range d.Subflows {
+		mayHaveCarried := s.Carried != 0
+		if stalled && !idle {
+			mayHaveCarried = mayHaveCarried && s.Stalled != 0
+		}
+		d.usable[i] = d.usable[i] && !mayHaveCarried
 	}
 }
 
@@ -168,12 +215,12 @@ func (d *decision) guard() {
 		if !d.usable[i] {
 			d.Send[i] = 0
 		}
-		acks = acks || d.alive[i] && s.room() == 0 && s.InFlight+s.Queued > 0
+		acks = acks || d.alive[i] && (s.room() == 0 || s.Full != 0) && s.InFlight+s.Queued > 0
 	}
-	if slices.Contains(d.Send, 1) || !slices.Contains(d.usable, true) || d.Resend != 0 {
+	if slices.Contains(d.Send, 1) || !slices.Contains(d.usable, true) || d.Resend != 0 || d.defers {
 		return
 	}
-	if d.Connection.Reinject == 0 && (d.Connection.Outstanding == 0 || !acks) {
+	if d.Connection.Reinject == 0 && d.Wait == 0 && (d.Connection.Outstanding == 0 || !acks) {
 		d.send(d.fastest(d.usable))
 		return
 	}
@@ -210,8 +257,17 @@ const (
 	noThreshold = 1<<31 - 1
 )
 
-// Random draws a connection: numbers evenly over their orders of magnitude, windows mostly part full.
-func Random(r *rand.Rand) Scene {
+// Random draws a connection with all that the scheduler looks at.
+func (s Scheduler) Random(r *rand.Rand) Scene {
+	scene := random(r)
+	if s.Draw != nil {
+		s.Draw(r, &scene)
+	}
+	return scene
+}
+
+// random draws a connection: numbers evenly over their orders of magnitude, windows mostly part full.
+func random(r *rand.Rand) Scene {
 	s := Scene{
 		Connection: Connection{
 			Now:         math.Round(between(r, 1e6, 1e12)),
@@ -221,6 +277,8 @@ func Random(r *rand.Rand) Scene {
 			Reinject:    flag(r, 0.1),
 			Copying:     flag(r, 0.3),
 			Copied:      flag(r, 0.2),
+			Early:       flag(r, 0.3),
+			Resent:      flag(r, 0.5),
 			More:        flag(r, 0.5),
 		},
 		Memory: Memory{Waiting: flag(r, 0.5), Lambda: maybe(r, 0.8, float64(100+r.IntN(31))), Reinjections: flag(r, 0.3)},
@@ -233,6 +291,8 @@ func Random(r *rand.Rand) Scene {
 			s.Subflows[i].SRTT = s.Subflows[0].SRTT
 		}
 		s.Memory.Alive += math.Ldexp(flag(r, 0.9), i)
+		s.Subflows[i].TriedAt = max(0, s.Connection.Now-math.Round(between(r, 1e3, 1e9)))
+		s.Subflows[i].Trial = maybe(r, 0.5, math.Round(between(r, 1, 1<<17)))
 	}
 	s.Memory.K = float64(r.IntN(len(s.Subflows) + 1))
 	s.Memory.Leader = float64(r.IntN(len(s.Subflows)+1) + 1)
@@ -253,7 +313,8 @@ func randomSubflow(r *rand.Rand, i int) Subflow {
 		Backup:    flag(r, 0.1),
 		Stale:     flag(r, 0.05),
 		Closing:   flag(r, 0.05),
-		TimedOut:  flag(r, 0.05),
+		TimedOut:  flag(r, 0.1),
+		Stalled:   flag(r, 0.5),
 		Full:      flag(r, 0.05),
 		Carried:   flag(r, 0.5),
 	}

@@ -29,6 +29,7 @@ type Expect struct {
 	Send      []float64          `json:"send"`
 	Waits     *float64           `json:"waits,omitempty"`
 	Resend    *float64           `json:"resend,omitempty"`
+	Wait      *float64           `json:"wait_us,omitempty"`
 	Rate      []float64          `json:"rate,omitempty"`
 	Cost      []float64          `json:"cost,omitempty"`
 	Objective []float64          `json:"objective,omitempty"`
@@ -60,6 +61,9 @@ func ReadVectors(path string) (Vectors, error) {
 // Expected is all of an outcome.
 func (o Outcome) Expected() (Expect, error) {
 	e := Expect{Send: o.Send, Waits: &o.Waits, Resend: &o.Resend, Rate: o.Rate, Cost: o.Cost, Objective: o.Objective}
+	if o.Wait > 0 {
+		e.Wait = &o.Wait
+	}
 	raw, err := json.Marshal(o.Memory)
 	if err != nil {
 		return e, err

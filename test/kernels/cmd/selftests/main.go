@@ -136,7 +136,7 @@ func prepare(ctx context.Context, kernel vm.Kernel) (b bench, remove func(), err
 	if err != nil {
 		return b, remove, err
 	}
-	files, removeFiles, err := kernels.ProjectFiles(ctx)
+	files, removeFiles, err := kernels.ProjectFiles(ctx, kernel)
 	if err != nil {
 		return b, remove, err
 	}

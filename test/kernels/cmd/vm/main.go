@@ -90,7 +90,7 @@ func run(args []string) (int, error) {
 // boot runs the VM, if wanted with mpcc and its tests in it, and returns the command's status.
 func boot(ctx context.Context, spec vm.Spec, mpcc bool) (int, error) {
 	if mpcc {
-		built, remove, err := kernels.ProjectFiles(ctx)
+		built, remove, err := kernels.ProjectFiles(ctx, spec.Kernel)
 		if err != nil {
 			return 1, fmt.Errorf("%w\n(-mpcc=false starts the VM without it)", err)
 		}

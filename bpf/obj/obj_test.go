@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package obj
+
+import (
+	"bytes"
+	"debug/elf"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// Kernel functions that every MPCC_NATIVE scheduler may take for granted: the MPTCP development tree has them all, as of
+// October 2026. Others must be weak, so that an object loads without them.
+var nativeFunctions = []string{
+	"bpf_iter_mptcp_subflow_new", "bpf_iter_mptcp_subflow_next", "bpf_iter_mptcp_subflow_destroy",
+	"mptcp_subflow_active", "mptcp_subflow_set_scheduled", "mptcp_set_timeout", "bpf_rdonly_cast",
+}
+
+func TestNativeFunctions(t *testing.T) {
+	objects, err := files.ReadDir(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	checked := 0
+	for _, o := range objects {
+		if !strings.HasSuffix(o.Name(), string(Native)+".o") {
+			continue
+		}
+		checked++
+		text, err := files.ReadFile(o.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		object, err := elf.NewFile(bytes.NewReader(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		symbols, err := object.Symbols()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range symbols {
+			needed := s.Section == elf.SHN_UNDEF && elf.ST_BIND(s.Info) != elf.STB_WEAK
+			if needed && !slices.Contains(nativeFunctions, s.Name) {
+				t.Errorf("%s does not load without %s", o.Name(), s.Name)
+			}
+		}
+	}
+	if checked == 0 {
+		t.Error("there are no native objects")
+	}
+}

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/mpcc/mpcc/test/verified"
+)
+
+//go:embed performance.md
+var performanceHead string
+
+// queued is the condition of make bench (test/bench) in which the cost per ACK is realistic.
+const queued = "queues: frames of 1500 bytes, congestion avoidance"
+
+// acks are those in a second at 10 Gbit/s, one for two segments of 1448 bytes.
+const acks = 10e9 / 8 / 1448 / 2
+
+type figure struct{ Median, Low, High float64 }
+
+// benched is what make bench -json leaves, as far as the page shows it.
+type benched struct {
+	Kernel, Machine string
+	CPUs            int
+	Cost            []struct {
+		Condition, Control string
+		Subflows           int
+		Net                figure `json:"net_ns_per_ack"`
+	}
+	Goodput []struct {
+		Condition, Control string
+		OfReno             figure `json:"of_reno"`
+		CPU                figure `json:"cpu_seconds_per_gb"`
+	}
+}
+
+func performance(w *strings.Builder, root string) error {
+	p, err := read(root, verified.Cost)
+	if err != nil {
+		return err
+	}
+	text, err := os.ReadFile(filepath.Join(root, "docs", "bench.json"))
+	if err != nil {
+		return err
+	}
+	var b benched
+	if err := json.Unmarshal(text, &b); err != nil {
+		return err
+	}
+	w.WriteString(performanceHead)
+	fmt.Fprintf(w, "\n## Congestion controls\n\nLinux %s, %s, %d CPUs; %s.\n\n", b.Kernel, b.Machine, b.CPUs, p.measured(verified.CostControls))
+	w.WriteString("| | 1 subflow | 2 subflows | 4 subflows | 8 subflows | of a core at 10 Gbit/s, 2 subflows | goodput of reno's | CPU s/GB, all of the kernel |\n|---|---|---|---|---|---|---|---|\n")
+	var names []string
+	for _, c := range b.Cost {
+		if !slices.Contains(names, c.Control) {
+			names = append(names, c.Control)
+		}
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		net := map[int]string{}
+		share := "–"
+		for _, c := range b.Cost {
+			if c.Control == name && c.Condition == queued {
+				net[c.Subflows] = fmt.Sprintf("%.0f ns (%.0f–%.0f)", c.Net.Median, c.Net.Low, c.Net.High)
+				if c.Subflows == 2 {
+					share = fmt.Sprintf("%.1f %%", 100*c.Net.Median*1e-9*acks)
+				}
+			}
+		}
+		goodput, cpu := "–", "–"
+		for _, g := range b.Goodput {
+			if g.Control == name && g.Condition == queued {
+				goodput, cpu = fmt.Sprintf("%.3f", g.OfReno.Median), fmt.Sprintf("%.2f", g.CPU.Median)
+			}
+		}
+		fmt.Fprintf(w, "| `%s` | %s | %s | %s | %s | %s | %s | %s |\n", name, dash(net[1]), dash(net[2]), dash(net[4]), dash(net[8]), share, goodput, cpu)
+	}
+	for _, section := range []struct{ title, row, unit string }{
+		{"The exporter, with 100,000 subflows in the maps", verified.CostExporter, ""},
+		{"Commands", verified.CostCommands, " ms"},
+	} {
+		fmt.Fprintf(w, "\n## %s\n\n", section.title)
+		r, found := p.table.Find(verified.Cell{Row: section.row})
+		if !found {
+			w.WriteString("Not measured yet.\n")
+			continue
+		}
+		fmt.Fprintf(w, "Linux %s; %s.\n\n| | |\n|---|---|\n", r.Kernel, p.measured(section.row))
+		for _, name := range slices.Sorted(maps.Keys(r.Figures)) {
+			fmt.Fprintf(w, "| `%s` | %.4g%s |\n", name, r.Figures[name], section.unit)
+		}
+	}
+	return nil
+}
+
+// measured says when a row was measured.
+func (p part) measured(row string) string {
+	r, found := p.table.Find(verified.Cell{Row: row})
+	if !found {
+		return "measured before commits were noted"
+	}
+	return fmt.Sprintf("measured on %s at commit %s", r.Date, r.Commit)
+}
+
+func dash(text string) string {
+	if text == "" {
+		return "–"
+	}
+	return text
+}

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sim
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mpcc/mpcc/bpf/catalog"
+	"github.com/mpcc/mpcc/internal/experiment/scenario"
+	"github.com/mpcc/mpcc/internal/experiment/sim/control"
+)
+
+// Of two paths the first has the lower RTT.
+const chosenPaths = `
+phases: {measure: 10 s}
+hosts:
+  - {name: phone, mptcp: {subflows: 1, endpoints: [{link: slow}]}}
+  - {name: server, mptcp: {subflows: 1}}
+routers: [r]
+links:
+  - {name: fast, between: [r, phone], rate: 10 Mbit/s, delay: 10 ms}
+  - {name: slow, between: [r, phone], rate: 5 Mbit/s, delay: 30 ms}
+  - {name: eth0, between: [r, server]}
+users:
+  - {name: phone, from: phone, to: server, via: fast, cc: reno, scheduler: SCHEDULER, TRAFFIC}
+`
+
+func choosing(scheduler, traffic string) string {
+	return strings.NewReplacer("SCHEDULER", scheduler, "TRAFFIC", traffic).Replace(chosenPaths)
+}
+
+func schedulers() (names []string) {
+	for _, e := range catalog.Entries {
+		if e.Kind == catalog.Sched {
+			names = append(names, e.Name)
+		}
+	}
+	return names
+}
+
+// fastIsDear gives the paths prices, for those who ask.
+func fastIsDear(t *testing.T, s *Simulation) {
+	t.Helper()
+	for link, cost := range map[string]uint32{"fast": 100_000_000, "slow": 1000} {
+		if err := s.SetEnergy("phone", link, control.EnergyProfile{UpUwPerMbps: cost, BaseUw: cost}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// What little there is goes where the scheduler's rule has it.
+func TestSchedulersChoose(t *testing.T) {
+	for name, want := range map[string]float64{ // of the bytes, on the path with the lower RTT
+		"minrtt": 1, "blest": 1, "ecf": 1, "prefer": 1, "roundrobin": 0.5, "redundant": 0.55, "emtcp": 0,
+		"esmptcp": 1, // of so little all costs less than what the paths' rates are worth
+	} {
+		s := start(t, choosing(name, "traffic: constant, rate: 2 Mbit/s"), 1)
+		fastIsDear(t, s)
+		u := s.Users[0]
+		until(t, s, time.Second)
+		before := interfaces(u)
+		rate := megabits(t, s, time.Second, 11*time.Second)[0]
+		near(t, name+": goodput", rate, 2, 0.02)
+		after := interfaces(u)
+		fast, slow := float64(after["fast"]-before["fast"]), float64(after["slow"]-before["slow"])
+		if share := fast / (fast + slow); share < want-0.05 || share > want+0.05 {
+			t.Errorf("%s: %.3f of the bytes are on the fast path, want %.2f", name, share, want)
+		}
+		copies := float64(u.Again()) / float64(u.Bytes())
+		// What is acknowledged when the timer of the copies goes off is not copied.
+		if name == "redundant" && copies < 0.7 || name != "redundant" && copies > 0.01 {
+			t.Errorf("%s: %.3f of the bytes were sent on both paths", name, copies)
+		}
+	}
+}
+
+// A path that costs more than its rate is worth stays out of ES-MPTCP's set.
+func TestSetOfSubflows(t *testing.T) {
+	s := start(t, choosing("esmptcp", "traffic: bulk"), 1)
+	fastIsDear(t, s)
+	until(t, s, 20*time.Second)
+	if bytes := interfaces(s.Users[0]); bytes["fast"] > bytes["slow"]/10 {
+		t.Errorf("%d bytes are on the dear path, %d on the other", bytes["fast"], bytes["slow"])
+	}
+}
+
+// With much to send all paths are full; what a path held that fails goes out on the other, and the path is used again when
+// it is back.
+func TestSchedulersFill(t *testing.T) {
+	for _, name := range schedulers() {
+		s := start(t, choosing(name, "traffic: bulk"), 1)
+		u := s.Users[0]
+		full, left, within := 15., 5., 0.06
+		if name == "redundant" {
+			full, within = 10, 0.1 // the leader's rate, which is now this path, now that
+		}
+		rate := megabits(t, s, 5*time.Second, 15*time.Second)[0]
+		near(t, name+": goodput", rate, full*1420/1514, within)
+		lossy := func(percent scenario.Percent) {
+			t.Helper()
+			if err := s.Change(scenario.Event{Link: "fast", Loss: &percent}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		lossy(100)
+		rate = megabits(t, s, 20*time.Second, 30*time.Second)[0]
+		near(t, name+": goodput on the path that is left", rate, left*1420/1514, 0.06)
+		if u.Again() == 0 {
+			t.Errorf("%s: nothing was sent again on the other path", name)
+		}
+		lossy(0)
+		rate = megabits(t, s, 60*time.Second, 70*time.Second)[0]
+		near(t, name+": goodput when the path is back", rate, full*1420/1514, within)
+	}
+}
+
+// Files end, and their connections with them, whatever is lost.
+func TestSchedulersOfFiles(t *testing.T) {
+	for _, name := range schedulers() {
+		text := choosing(name, "traffic: http, direction: down, size: 200 KB, files: 30")
+		text = strings.ReplaceAll(text, "delay: 10 ms}", "delay: 10 ms, loss: 3 %}")
+		s := start(t, text, 1)
+		until(t, s, 2*time.Minute)
+		u := s.Users[0]
+		if !u.Done() || u.Bytes() != 30*200_000 {
+			t.Errorf("%s: %d files, %d bytes", name, len(u.Transfers()), u.Bytes())
+		}
+	}
+}
+
+// The same choices are made each time.
+func TestSchedulersSameRun(t *testing.T) {
+	for _, name := range []string{"redundant", "esmptcp"} {
+		digests := map[string]bool{}
+		for range 2 {
+			s := start(t, choosing(name, "traffic: bulk"), 3)
+			until(t, s, 5*time.Second)
+			digests[fmt.Sprint(s.Digest())] = true
+		}
+		if len(digests) != 1 {
+			t.Errorf("%s: the same seed gives two runs", name)
+		}
+	}
+}

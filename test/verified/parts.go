@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package verified
+
+import (
+	"errors"
+	"fmt"
+	"hash"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/mpcc/mpcc/bpf/catalog"
+	"github.com/mpcc/mpcc/bpf/obj"
+)
+
+// The parts, and the files of their records.
+const (
+	Kernels   = "kernels"
+	Kills     = "kills"
+	Churn     = "churn"
+	Selftests = "selftests"
+	Soak      = "soak"
+	Fuzz      = "fuzz"
+	Cost      = "cost"
+)
+
+// The rows of Kernels: labels of package kernels, and the machine's own kernel.
+const (
+	OldKernel = "6.1" // which has to refuse
+	OwnKernel = "own"
+)
+
+// KernelRows are the rows of Kernels, in the order of its table. Those that have to be current take a minute each; of
+// the others, one is built for a quarter of an hour, and one is another on each machine.
+var KernelRows = []struct {
+	Label string
+	Must  bool
+}{{"6.12", true}, {"7.x", true}, {"rt", true}, {"arm64", true}, {OldKernel, true}, {OwnKernel, false}, {"debug", false}}
+
+// Helpers are the objects beside those of algorithms: what mpcc use attaches, and what lists sockets.
+var Helpers = map[string]func() (*ebpf.CollectionSpec, error){"use": obj.LoadUse, "sockets": obj.LoadSockets}
+
+// Objects are the columns of Kernels: the catalog's names with their kinds, and the helpers.
+func Objects() (ids []string) {
+	for _, e := range catalog.Entries {
+		ids = append(ids, e.ID())
+	}
+	return append(ids, "use", "sockets")
+}
+
+// Spec loads the object of a column of Kernels.
+func Spec(id string) (*ebpf.CollectionSpec, error) {
+	if load := Helpers[id]; load != nil {
+		return load()
+	}
+	e, err := catalog.Find(id)
+	if err != nil {
+		return nil, err
+	}
+	return obj.Load(e.Kind, e.Name, obj.Stock)
+}
+
+// objectDigest is of a column of Kernels: a packet scheduler is verified against the module's type.
+func objectDigest(id string) (string, error) {
+	spec, err := Spec(id)
+	if err != nil {
+		return "", err
+	}
+	if e, err := catalog.Find(id); err != nil || e.Kind != catalog.Sched {
+		return Object(spec), nil
+	}
+	module, err := Module()
+	return Object(spec, module), err
+}
+
+// Cells returns the cells of a part, in the order of its table.
+func Cells(root, part string) (cells []Cell, err error) {
+	digest := ""
+	switch part {
+	case Kernels:
+		return kernelCells()
+	case Kills:
+		digest, err = Files(root, "cmd/mpcc/*.go", "loader/*.go", "pkg/paths/*.go", "pkg/use/*.go", "internal/atomicfile/*.go")
+		for _, name := range KilledCommands {
+			cells = append(cells, Cell{Row: name, Digest: digest})
+		}
+		return cells, err
+	case Churn:
+		digest, err = sum(func(h hash.Hash) error {
+			for _, name := range ChurnControls {
+				d, err := objectDigest("cc/" + name)
+				if err != nil {
+					return err
+				}
+				fmt.Fprintln(h, d)
+			}
+			return nil
+		})
+		return []Cell{{Row: "connections", Digest: digest}}, err
+	case Selftests:
+		for _, name := range SelftestControls() {
+			c := Cell{Row: name, Digest: "the kernel's own"}
+			if slices.Contains(Objects(), "cc/"+name) {
+				if c.Digest, err = objectDigest("cc/" + name); err != nil {
+					return nil, err
+				}
+			}
+			cells = append(cells, c)
+		}
+		return cells, nil
+	case Soak:
+		digest, err = allObjects()
+		for _, label := range SoakKernels {
+			cells = append(cells, Cell{Row: label, Digest: digest})
+		}
+		return cells, err
+	case Fuzz:
+		return fuzzCells(root)
+	case Cost:
+		var exporter, commands string
+		digest, err = allObjects()
+		if err == nil {
+			exporter, err = Files(root, "pkg/exporter/*.go", "pkg/telemetry/*.go")
+		}
+		if err == nil {
+			commands, err = Files(root, "cmd/mpcc/*.go", "loader/*.go", "pkg/telemetry/*.go")
+		}
+		return []Cell{{Row: CostControls, Digest: digest}, {Row: CostExporter, Digest: exporter}, {Row: CostCommands, Digest: commands}}, err
+	}
+	return nil, fmt.Errorf("no part is called %q: choose from %s", part, strings.Join(Parts, ", "))
+}
+
+func kernelCells() (cells []Cell, err error) {
+	digests := map[string]string{}
+	for _, id := range Objects() {
+		if digests[id], err = objectDigest(id); err != nil {
+			return nil, err
+		}
+	}
+	for _, row := range KernelRows {
+		for _, id := range Objects() {
+			if row.Label == OldKernel && Helpers[id] != nil {
+				continue // mpcc refuses before it comes to them
+			}
+			cells = append(cells, Cell{Row: row.Label, Column: id, Digest: digests[id], Must: row.Must})
+		}
+	}
+	return cells, nil
+}
+
+// allObjects is a digest of every object with the module.
+func allObjects() (string, error) {
+	return sum(func(h hash.Hash) error {
+		for _, id := range Objects() {
+			digest, err := objectDigest(id)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintln(h, id, digest)
+		}
+		return nil
+	})
+}
+
+// Parts are all parts, in the order in which make verify fills them: the quick ones first.
+var Parts = []string{Kernels, Kills, Churn, Cost, Selftests, Soak, Fuzz}
+
+// KilledCommands are the rows of Kills.
+var KilledCommands = []string{
+	"energy set", "load", "load --default", "load of a file", "path set", "use --cgroup", "use --netns", "use --to",
+}
+
+// ChurnControls are the congestion controls of Churn.
+var ChurnControls = []string{"lia", "olia", "dts", "balia"}
+
+// SelftestControls are the rows of Selftests: the kernel's own for comparison, and mpcc's.
+func SelftestControls() []string {
+	names := []string{"cubic"}
+	for _, e := range catalog.Entries {
+		if e.Kind == catalog.CC {
+			names = append(names, e.Name)
+		}
+	}
+	return names
+}
+
+// The rows of Cost. The figures of the first are in docs/bench.json.
+const (
+	CostControls = "congestion controls"
+	CostExporter = "exporter"
+	CostCommands = "commands"
+)
+
+// SoakKernels are the rows of Soak.
+var SoakKernels = []string{"rt", "debug"}
+
+// fuzzer finds Go's fuzz targets.
+var fuzzer = regexp.MustCompile(`(?m)^func (Fuzz\w+)\(`)
+
+// fuzzCells are the targets of make fuzz.
+func fuzzCells(root string) (cells []Cell, err error) {
+	add := func(target string, patterns ...string) {
+		if err == nil {
+			c := Cell{Row: target}
+			c.Digest, err = Files(root, patterns...)
+			cells = append(cells, c)
+		}
+	}
+	const headers = "bpf/include/mpcc/*.h"
+	for _, e := range catalog.Entries {
+		source := "bpf/" + string(e.Kind) + "/" + e.Name + ".bpf.c"
+		add(string(e.Kind)+"-"+e.Name, source, headers, "test/fuzz/*")
+		if e.Kind == catalog.CC {
+			add("live-"+e.Name, source, headers, "test/fuzz/*")
+		}
+	}
+	others, globbed := filepath.Glob(filepath.Join(root, "test", "fuzz", "*.c"))
+	if err = errors.Join(err, globbed); err != nil {
+		return nil, err
+	}
+	for _, file := range others {
+		if name := strings.TrimSuffix(filepath.Base(file), ".c"); !slices.Contains([]string{"eval", "live", "sched"}, name) {
+			add(name, "bpf/cc/*.c", headers, "test/fuzz/*")
+		}
+	}
+	err = errors.Join(err, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && path != root && strings.HasPrefix(d.Name(), ".") {
+			return fs.SkipDir
+		}
+		if !strings.HasSuffix(path, "_test.go") {
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		folder, err := filepath.Rel(root, filepath.Dir(path))
+		if err != nil {
+			return err
+		}
+		for _, found := range fuzzer.FindAllSubmatch(text, -1) {
+			add("go/"+filepath.ToSlash(folder)+"/"+string(found[1]), filepath.ToSlash(folder)+"/*.go")
+		}
+		return nil
+	}))
+	return cells, err
+}

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package verified
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/google/go-cmp/cmp"
+)
+
+const root = "../.."
+
+// What has to be verified before it is merged has been, as it is now.
+func TestCurrent(t *testing.T) {
+	for _, part := range Parts {
+		cells, err := Cells(root, part)
+		if err != nil {
+			t.Fatal(err)
+		}
+		table, err := Read(root, part)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, line := range Complaints(part, cells, table) {
+			t.Error(line)
+		}
+		for _, r := range table {
+			if _, found := table.Find(Cell{Row: r.Row, Column: r.Column}); !found || !known(cells, r) {
+				t.Errorf("%s: there is no %s/%s any more: remove its record", filepath.Join(Folder, part+".json"), r.Row, r.Column)
+			}
+		}
+	}
+}
+
+func known(cells []Cell, r Record) bool {
+	for _, c := range cells {
+		if c.Row == r.Row && c.Column == r.Column {
+			return true
+		}
+	}
+	return false
+}
+
+func TestComplaints(t *testing.T) {
+	cells := []Cell{
+		{Row: "new", Digest: "1", Must: true}, {Row: "old", Column: "a", Digest: "2", Must: true}, {Row: "old", Column: "b", Digest: "2", Must: true},
+		{Row: "bad", Digest: "3", Must: true}, {Row: "good", Digest: "4", Must: true}, {Row: "free", Digest: "5"},
+	}
+	table := Table{
+		{Row: "old", Column: "a", Digest: "1", State: Passed}, {Row: "old", Column: "b", Digest: "1", State: Passed},
+		{Row: "bad", Digest: "3", State: Failed}, {Row: "good", Digest: "4", State: Passed}, {Row: "free", Digest: "1", State: Failed},
+	}
+	const file, renew = "docs/reliability/part.json: ", ": run make verify PART=part and make generate, and commit"
+	want := []string{
+		file + "changed since they were verified: old/a old/b" + renew,
+		file + "failed when they were verified: bad" + renew,
+		file + "not verified yet: new" + renew,
+	}
+	if diff := cmp.Diff(want, Complaints("part", cells, table)); diff != "" {
+		t.Errorf("complaints (-want +got):\n%s", diff)
+	}
+}
+
+// A record takes the place of the cell's former one, and others stay.
+func TestKeep(t *testing.T) {
+	root := t.TempDir()
+	for _, r := range []Record{
+		{Row: "b", Column: "y", State: Passed}, {Row: "a", State: Failed}, {Row: "b", Column: "x", State: Passed}, {Row: "a", State: Passed, Said: "later"},
+	} {
+		if err := Keep(root, "part", r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := Read(root, "part")
+	want := Table{{Row: "a", State: Passed, Said: "later"}, {Row: "b", Column: "x", State: Passed}, {Row: "b", Column: "y", State: Passed}}
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+		t.Errorf("%v, records (-want +got):\n%s", err, diff)
+	}
+	if none, err := Read(root, "other"); none != nil || err != nil {
+		t.Errorf("of a part without a file: %v, %v", none, err)
+	}
+}
+
+// The digest of an object is the same whenever it is read, and another one when something of it changes that the kernel gets.
+func TestObject(t *testing.T) {
+	digest := func(id string, change func(*ebpf.CollectionSpec), more ...string) string {
+		t.Helper()
+		spec, err := Spec(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		change(spec)
+		return Object(spec, more...)
+	}
+	nothing := func(*ebpf.CollectionSpec) {}
+	was := digest("cc/lia", nothing)
+	if again := digest("cc/lia", nothing); again != was {
+		t.Errorf("it is %s, then %s", was, again)
+	}
+	for what, now := range map[string]string{
+		"another object": digest("cc/olia", nothing),
+		"the module":     digest("cc/lia", nothing, "of the module"),
+		"an instruction": digest("cc/lia", func(spec *ebpf.CollectionSpec) {
+			for _, p := range spec.Programs {
+				p.Instructions = append(p.Instructions, asm.Mov.Imm(asm.R0, 0))
+			}
+		}),
+		"a constant": digest("cc/lia", func(spec *ebpf.CollectionSpec) {
+			for _, v := range spec.Variables {
+				v.Value[0]++
+			}
+		}),
+		"room in a map": digest("cc/lia", func(spec *ebpf.CollectionSpec) { spec.Maps["mpcc_subflows"].MaxEntries++ }),
+	} {
+		if now == was {
+			t.Errorf("%s changes nothing", what)
+		}
+	}
+}
+
+func TestFiles(t *testing.T) {
+	root := t.TempDir()
+	write := func(name, text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(root, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("a.go", "1")
+	write("a_test.go", "1")
+	digest := func(patterns ...string) string {
+		t.Helper()
+		d, err := Files(root, patterns...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	was, tests := digest("*.go"), digest("*_test.go")
+	write("a_test.go", "2")
+	if digest("*.go") != was || digest("*_test.go") == tests {
+		t.Error("tests count where they are not asked for, or do not where they are")
+	}
+	write("a.go", "2")
+	if digest("*.go") == was {
+		t.Error("a file's text does not count")
+	}
+	if _, err := Files(root, "*.c"); err == nil || !strings.Contains(err.Error(), "no file is called *.c") {
+		t.Errorf("a pattern without files: %v", err)
+	}
+}

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command verify runs the long checks, and keeps what they find in docs/reliability (package verified). It does only what
+// is missing there or about something older, so that it goes on where it was stopped.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mpcc/mpcc/internal/vm"
+	"github.com/mpcc/mpcc/test/verified"
+)
+
+const usage = `usage: verify [-list] [-force] [PART[/ROW[/COLUMN]]…]
+
+Runs what is missing in docs/reliability, or about something older than what is there now: of all parts, or of some.
+`
+
+func main() {
+	status, err := run(os.Args[1:])
+	if err != nil {
+		say(err.Error())
+	}
+	os.Exit(status)
+}
+
+func run(args []string) (int, error) {
+	flags := flag.NewFlagSet("verify", flag.ContinueOnError)
+	flags.Usage = func() {
+		fmt.Fprint(flags.Output(), usage)
+		flags.PrintDefaults()
+		fmt.Fprintln(flags.Output(), "parts:", strings.Join(verified.Parts, ", "))
+	}
+	list := flags.Bool("list", false, "only list what would be run")
+	force := flags.Bool("force", false, "run also what is there already")
+	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
+		return 0, nil
+	} else if err != nil {
+		return 2, nil // Parse has said why
+	}
+	root, err := vm.Clone()
+	if err != nil {
+		return 1, err
+	}
+	chosen := flags.Args()
+	if len(chosen) == 0 {
+		chosen = verified.Parts
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	b := &bench{root: root, commit: commitOf(ctx, root)}
+	defer b.close()
+	for _, choice := range chosen {
+		cells, err := b.choose(choice, *force)
+		if err != nil {
+			return 2, err
+		}
+		if *list {
+			for _, c := range cells {
+				fmt.Println(partOf(choice) + "/" + c.Name())
+			}
+			continue
+		}
+		if len(cells) == 0 {
+			say(choice + ": all there")
+			continue
+		}
+		if err := runners[partOf(choice)](ctx, b, cells); err != nil {
+			return 1, fmt.Errorf("%s: %w", choice, err)
+		}
+	}
+	if b.failed > 0 {
+		return 1, fmt.Errorf("%d checks failed", b.failed)
+	}
+	return 0, nil
+}
+
+// runners run cells of their part.
+var runners = map[string]func(context.Context, *bench, []verified.Cell) error{
+	verified.Kernels: runKernels,
+	verified.Kills: func(ctx context.Context, b *bench, cells []verified.Cell) error {
+		return runOwn(ctx, b, verified.Kills, "TestVerifyKills", cells)
+	},
+	verified.Churn: func(ctx context.Context, b *bench, cells []verified.Cell) error {
+		return runOwn(ctx, b, verified.Churn, "TestVerifyChurn", cells)
+	},
+	verified.Selftests: runSelftests,
+	verified.Soak:      runSoak,
+	verified.Fuzz:      runFuzz,
+	verified.Cost:      runCost,
+}
+
+// bench is what all parts are run with.
+type bench struct {
+	root, commit string
+	failed       int
+	files        map[string]string // of kernels.ProjectFiles, for this machine's processor
+	remove       func()
+}
+
+func (b *bench) close() {
+	if b.remove != nil {
+		b.remove()
+	}
+}
+
+func partOf(choice string) string {
+	part, _, _ := strings.Cut(choice, "/")
+	return part
+}
+
+// choose returns the cells of PART, or of those PART/… names, that need a run.
+func (b *bench) choose(choice string, force bool) ([]verified.Cell, error) {
+	part, within, _ := strings.Cut(choice, "/")
+	all, err := verified.Cells(b.root, part)
+	if err != nil {
+		return nil, err
+	}
+	all = slices.DeleteFunc(all, func(c verified.Cell) bool {
+		return within != "" && c.Name() != within && !strings.HasPrefix(c.Name(), within+"/")
+	})
+	if len(all) == 0 {
+		return nil, fmt.Errorf("%s has no row called %s", part, within)
+	}
+	table, err := verified.Read(b.root, part)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(all, func(c verified.Cell) bool {
+		r, found := table.Find(c)
+		return !force && found && r.Of(c) && r.State != verified.Failed
+	}), nil
+}
+
+// keep completes the record of a cell, and keeps it.
+func (b *bench) keep(part string, c verified.Cell, r verified.Record) error {
+	r.Row, r.Column, r.Digest, r.Commit = c.Row, c.Column, c.Digest, b.commit
+	r.Date = time.Now().UTC().Format(time.DateOnly)
+	if r.State == verified.Failed {
+		b.failed++
+	}
+	text := fmt.Sprintf("%s/%s: %s", part, c.Name(), r.State)
+	if r.Said != "" {
+		text += ": " + r.Said
+	}
+	say(text)
+	return verified.Keep(b.root, part, r)
+}
+
+// commitOf names the commit that is verified, with a + where files of it have been changed.
+func commitOf(ctx context.Context, root string) string {
+	git := func(arg ...string) string {
+		cmd := exec.CommandContext(ctx, "git", append([]string{"-C", root}, arg...)...)
+		out, err := cmd.Output()
+		if err != nil {
+			return ""
+		}
+		return strings.TrimSpace(string(out))
+	}
+	commit := git("rev-parse", "--short=10", "HEAD")
+	if commit == "" {
+		return "unknown"
+	}
+	if git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!docs/reliability*", ":!docs/performance.md") != "" {
+		commit += "+"
+	}
+	return commit
+}
+
+// ownRelease is that of the machine's kernel.
+func ownRelease() string {
+	var uts unix.Utsname
+	if err := unix.Uname(&uts); err != nil {
+		return ""
+	}
+	return unix.ByteSliceToString(uts.Release[:])
+}
+
+func say(what string) { fmt.Fprintln(os.Stderr, "verify:", what) }

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/mpcc/mpcc/test/verified"
+)
+
+// runOwn runs a test of test/e2e with the machine's own kernel, whose records are all of a part.
+func runOwn(ctx context.Context, b *bench, part, test string, cells []verified.Cell) error {
+	var names []string
+	for _, c := range cells {
+		names = append(names, c.Row)
+	}
+	// A test that fails has left its records all the same.
+	found, failed := b.guestTest(ctx, verified.OwnKernel, []string{
+		"-test.v", "-test.run=^" + test + "$", "-test.timeout=2h", "-verify-objects=" + strings.Join(names, ","),
+	})
+	for _, c := range cells {
+		r, ok := found.Find(verified.Cell{Row: c.Row})
+		if !ok {
+			if failed == nil {
+				failed = fmt.Errorf("it found nothing about %s", c.Row)
+			}
+			return failed
+		}
+		if err := b.keep(part, c, r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// makes runs make, shows what it prints, and returns that.
+func (b *bench) makes(ctx context.Context, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, "make", append([]string{"--no-print-directory"}, args...)...)
+	cmd.Dir = b.root
+	var printed bytes.Buffer
+	cmd.Stdout, cmd.Stderr = io.MultiWriter(os.Stderr, &printed), os.Stderr
+	err := cmd.Run()
+	if ctx.Err() != nil {
+		return "", context.Cause(ctx) // which says nothing of what was run
+	}
+	return printed.String(), err
+}
+
+// runSelftests runs the kernel's own selftests with congestion controls as the default.
+func runSelftests(ctx context.Context, b *bench, cells []verified.Cell) error {
+	for _, c := range cells {
+		printed, err := b.makes(ctx, "selftests", "CONTROLS="+c.Row)
+		r := verified.Record{State: verified.Passed}
+		head, row, results := selftestRow(printed, c.Row)
+		if !results {
+			return fmt.Errorf("%s: it printed no results: %v", c.Row, err)
+		}
+		r.Said, r.Kernel = row, head
+		if err != nil {
+			r.State = verified.Failed
+		}
+		if verified.Expected(c.Row, row) {
+			r.State = verified.Passed
+		}
+		if err := b.keep(verified.Selftests, c, r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+var selftestKernel = regexp.MustCompile(`kernel (\S+);`)
+
+// selftestRow finds what the command says of a control: passed/all of each script, and the kernel.
+func selftestRow(printed, control string) (kernel, row string, found bool) {
+	if m := selftestKernel.FindStringSubmatch(printed); m != nil {
+		kernel = m[1]
+	}
+	for line := range strings.Lines(printed) {
+		words := strings.Fields(line)
+		if len(words) > 5 && words[0] == control && strings.Contains(words[1], "/") {
+			return kernel, strings.Join(words[1:5], " "), true
+		}
+	}
+	return kernel, "", false
+}
+
+// soakRounds is how often each test runs: two hours and more on two cores without KVM.
+const soakRounds = 3
+
+// runSoak runs what happens in the kernel again and again, on kernels that watch themselves.
+func runSoak(ctx context.Context, b *bench, cells []verified.Cell) error {
+	for _, c := range cells {
+		printed, err := b.makes(ctx, "soak", "SOAK_KERNELS="+c.Row, "ROUNDS="+strconv.Itoa(soakRounds))
+		if ctx.Err() != nil {
+			return err
+		}
+		r := verified.Record{State: verified.Passed, Figures: map[string]float64{
+			"rounds": soakRounds, "tests": float64(strings.Count("\n"+printed, "\n--- PASS: ")),
+		}}
+		if err != nil || r.Figures["tests"] == 0 {
+			r.State, r.Said = verified.Failed, fmt.Sprint(err)
+		}
+		if err := b.keep(verified.Soak, c, r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fuzzTime is for each target.
+const fuzzTime = "10m"
+
+// fuzzed finds how many inputs a target was run with.
+var fuzzed = regexp.MustCompile(`: (?:Done |execs: )(\d+)`)
+
+// runFuzz fuzzes two targets at a time.
+func runFuzz(ctx context.Context, b *bench, cells []verified.Cell) error {
+	var mu sync.Mutex
+	var running sync.WaitGroup
+	next := make(chan verified.Cell)
+	var failed error
+	for range 2 {
+		running.Go(func() {
+			for c := range next {
+				printed, err := b.makes(ctx, "fuzz/"+c.Row, "FUZZTIME="+fuzzTime)
+				mu.Lock()
+				r := verified.Record{State: verified.Passed, Kernel: ownRelease()}
+				runs := fuzzed.FindStringSubmatch(printed)
+				switch {
+				case ctx.Err() != nil:
+					failed = err
+				case err != nil || runs == nil:
+					r.State, r.Said = verified.Failed, fmt.Sprint(err)
+				default:
+					n, _ := strconv.ParseFloat(runs[1], 64) // digits
+					r.Figures = map[string]float64{"inputs": n}
+				}
+				if ctx.Err() == nil {
+					if kept := b.keep(verified.Fuzz, c, r); kept != nil {
+						failed = kept
+					}
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	for _, c := range cells {
+		if ctx.Err() != nil {
+			break
+		}
+		next <- c
+	}
+	close(next)
+	running.Wait()
+	return failed
+}
