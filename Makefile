@@ -159,29 +159,43 @@ lint: ## Check formatting, licence lines, Go code, known vulnerabilities, Kubern
 	go -C test/manifests test -count=1 .
 	@.ci/api
 
-# These tests compute for long in a single goroutine: the race detector would find nothing there, and slow them from
-# half a minute to two. Those of ALONE start mpcc some hundred times, or look at all that is loaded. All other tests run
-# once, under the race detector.
-LONG := ^(TestRandomConnections|TestRandomScenes|TestNoSceneStalls|TestEvaluationsAsInKernel|TestInterpretedAsCompiled|TestDecisionsOfRandomConnections|TestCallbacksAsNative|TestShares|TestSquareRootLaw|TestBackoff|TestDigests|TestSameSeedSameRun|FuzzNetwork)$$
+# Packages in which goroutines or processes meet: their tests run under the race detector.
+CONCURRENT := ./cmd/... ./loader ./internal/lockfile ./internal/netns ./internal/kmod ./internal/watch/... \
+	./internal/experiment/lab ./internal/experiment/run ./internal/experiment/traffic ./pkg/...
+OTHERS = $(shell go list ./... | grep -vxF "$$(go list $(CONCURRENT))")
+# These compute for long in a single goroutine, in which the race detector would find nothing.
+LONG := ^(TestRandomConnections|TestRandomScenes|TestNoSceneStalls)$$
+# These start mpcc some hundred times, or look at all that is loaded: no other test runs beside them.
 ALONE := ^Test(Host|ObjectScripts)
+# What these see hangs on how fast the machine is, on a browser or on containers: make verify runs them (PART=native).
+MEASURING := ^(TestHostPages|TestHostKubernetes|TestWatchLive|TestLearnFindsTheProfile|TestLearnFromABattery|TestPageInBrowser|TestCrowdInBrowser|TestTransferOverTwoPaths|TestFastTransfer|TestBackupFallsSilent|TestSubflowBackup|TestFatTree)$$
 
 .PHONY: unit
 unit: ## Run the tests that need no VM (as root: some load BPF)
-	@$(MAKE) $(ALL_CORES) race long
+	@$(MAKE) $(ALL_CORES) race plain
 	@$(MAKE) --no-print-directory alone
 
-.PHONY: long
-long:
-	go test -count=1 -exec "$(SUDO)" -run '$(LONG)' ./loader ./internal/bytecode ./internal/experiment/sim/...
+.PHONY: race
+race:
+	CGO_ENABLED=1 go test -race -count=1 -exec "$(SUDO)" -skip '$(LONG)|$(ALONE)|$(MEASURING)' $(CONCURRENT)
+
+.PHONY: plain
+plain:
+	go test -count=1 -exec "$(SUDO)" -skip '$(ALONE)|$(MEASURING)' $(OTHERS)
+	go test -count=1 -exec "$(SUDO)" -run '$(LONG)' ./loader
+
+# Where the tests of test/e2e find the project's files.
+E2E_FILES := MPCC_BIN=$(CURDIR)/bin/mpcc MPCC_TESTDATA=$(CURDIR)/testdata MPCC_DEPLOY=$(CURDIR)/deploy MPCC_PAGES=$(CURDIR)
 
 .PHONY: alone
 alone: build
-	MPCC_BIN=$(CURDIR)/bin/mpcc MPCC_TESTDATA=$(CURDIR)/testdata MPCC_DEPLOY=$(CURDIR)/deploy MPCC_PAGES=$(CURDIR) \
-		go test -count=1 -p 1 -tags e2e -exec "$(SUDO)" -run '$(ALONE)' ./test/e2e ./cmd/mpcc
+	$(E2E_FILES) go test -count=1 -p 1 -tags e2e -exec "$(SUDO)" -run '$(ALONE)' -skip '$(MEASURING)' ./test/e2e ./cmd/mpcc
 
-.PHONY: race
-race: ## Run the tests that need no VM, but for long computations and those that run alone, under Go's race detector
-	CGO_ENABLED=1 go test -race -count=1 -exec "$(SUDO)" -skip '$(LONG)|$(ALONE)' ./...
+.PHONY: native
+native: build ## Run the tests whose outcome hangs on this machine's speed
+	@.ci/deps buildah chromium runc
+	go test -v -count=1 -p 1 -exec "$(SUDO)" -run '$(MEASURING)' $(CONCURRENT)
+	$(E2E_FILES) go test -v -count=1 -tags e2e -exec "$(SUDO)" -run '$(MEASURING)' ./test/e2e
 
 FUZZ_SANITIZERS := address,undefined,unsigned-integer-overflow,unsigned-shift-base,implicit-unsigned-integer-truncation
 
@@ -230,8 +244,15 @@ fuzz: ## Fuzz the BPF arithmetic natively, and all that mpcc reads: FUZZTIME for
 	@$(MAKE) $(ALL_CORES) $(HARNESSES) $(GO_FUZZERS)
 
 .PHONY: vm
-vm: ## Run the end-to-end tests in VMs with stock Debian kernels
-	go test -count=1 -tags vm -timeout 75m ./test/kernels
+vm: ## Run in VMs with stock Debian kernels the end-to-end tests whose verdict hangs on nothing but the code
+	go test -count=1 -tags vm -timeout 85m -skip '^TestE2E$$' ./test/kernels
+
+VM ?=
+
+.PHONY: e2e
+e2e: ## Run all end-to-end tests in VMs, or those of one (VM=6.12, 7.x, own-time-1, packages)
+	@.ci/deps lintian qemu-system-arm
+	go test -v -count=1 -tags vm -timeout 3h -run '^TestE2E$$/$(if $(VM),^$(subst .,[.],$(VM))$$)' ./test/kernels
 
 .PHONY: vm-shell
 vm-shell: ## Open a shell in such a VM (KERNEL=6.12)
@@ -279,7 +300,7 @@ site: .cache/site/installed ## Build the documentation's site in .site; fail on 
 
 .PHONY: test-deps
 test-deps: ## Install also what only the tests need
-	@.ci/deps buildah chromium curl lintian mptcpize patch procps python3 python3-venv qemu-system-arm runc
+	@.ci/deps curl mptcpize patch procps python3 python3-venv
 
 .PHONY: test
 test: test-deps build check-generated lint site unit fuzz vm ## Run every check and test

@@ -44,6 +44,9 @@ func subflowsFor(memory uint64) int {
 // maps in proportion. Those of totals have 64 entries at least: even a machine with few subflows may run
 // several algorithms on several interfaces in several namespaces.
 func sizeMaps(maps map[string]*ebpf.MapSpec, subflows int) error {
+	if err := checkSubflows(subflows); err != nil {
+		return err
+	}
 	if subflows == 0 {
 		var info unix.Sysinfo_t
 		if err := unix.Sysinfo(&info); err != nil {
@@ -51,14 +54,19 @@ func sizeMaps(maps map[string]*ebpf.MapSpec, subflows int) error {
 		}
 		subflows = subflowsFor(info.Totalram * uint64(info.Unit))
 	}
-	if subflows < leastSubflows || subflows > mostSubflows {
-		return usage("--max-subflows %d: give %d to %d", subflows, leastSubflows, mostSubflows)
-	}
 	for name, entries := range map[MapName]int{
 		MapSubflows: subflows, MapTotals: max(subflows/16, 64),
 		MapConnections: subflows / 2, MapSchedTotals: max(subflows/64, 64),
 	} {
 		maps[string(name)].MaxEntries = uint32(entries)
+	}
+	return nil
+}
+
+// checkSubflows returns an error where the maps cannot have room for so many live subflows.
+func checkSubflows(n int) error {
+	if n != 0 && (n < leastSubflows || n > mostSubflows) {
+		return usage("--max-subflows %d: give %d to %d", n, leastSubflows, mostSubflows)
 	}
 	return nil
 }

@@ -89,6 +89,9 @@ func Load(ctx context.Context, e catalog.Entry, o Options) (done Attached, err e
 	if o.SmallPieces && e.Kind != catalog.Sched {
 		return done, usage("%s is a %s; only packet schedulers choose for pieces", e, e.Kind.Noun())
 	}
+	if err := checkSubflows(o.MaxSubflows); err != nil {
+		return done, err
+	}
 	// Namespaces that do not exist must be known before anything is changed.
 	namespaces, err := resolveAll(o)
 	if err != nil {

@@ -80,8 +80,8 @@ const MachineVariable = "MPCC_MACHINE"
 const (
 	memory      = "3072" // MiB
 	cpus        = "2"
-	bootTimeout = 3 * time.Minute // a boot takes some seconds on an idle machine
-	consoleTail = 40              // lines of the console in an error
+	bootTimeout = 10 * time.Minute // a boot takes some seconds on an idle machine, and ten times that on a busy one
+	consoleTail = 40               // lines of the console in an error
 
 	// In about one boot of a hundred the kernel dies in its first seconds: QEMU's emulation of two CPUs
 	// can let one run an instruction that the other one is just patching.

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -266,13 +267,22 @@ func TestConfirm(t *testing.T) {
 	first, second := whole(h.Namespace()), other(h.Namespace())
 	apply(t, first)
 
+	var later atomic.Int64 // than it is
+	clock := sinceBoot
+	t.Cleanup(func() { sinceBoot = clock })
+	sinceBoot = func() (time.Duration, error) {
+		now, err := clock()
+		return now + time.Duration(later.Load()), err
+	}
+
 	// Not confirmed: what was before is there again, and the file is refused.
-	o, ended := guarded(t, time.Second)
+	o, ended := guarded(t, time.Hour)
 	if _, err := parse(t, second).Apply(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
 	_, err := parse(t, first).Apply(t.Context(), Options{})
 	said.InALine(t, err, "wait to be confirmed: say mpcc confirm")
+	later.Store(int64(time.Hour))
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}

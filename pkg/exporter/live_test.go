@@ -30,7 +30,6 @@ import (
 	"github.com/mpcc/mpcc/internal/experiment/lab"
 	"github.com/mpcc/mpcc/loader"
 	"github.com/mpcc/mpcc/pkg/mptcp"
-	"github.com/mpcc/mpcc/test/checked"
 	"github.com/mpcc/mpcc/test/hosts"
 	"github.com/mpcc/mpcc/test/loaded"
 	"github.com/mpcc/mpcc/test/ss"
@@ -96,8 +95,8 @@ func start(t *testing.T, host *lab.Host, webConfig string) *running {
 		},
 		DisableKeepAlives: true,
 	}
-	r.client.Timeout = 10 * time.Second
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+	r.client.Timeout = time.Minute
+	for end := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
 		if resp, err := r.client.Get("http://" + address + "/-/healthy"); err == nil {
 			resp.Body.Close()
 			return r
@@ -224,17 +223,30 @@ func TestLiveConnection(t *testing.T) {
 		t.Errorf("/nowhere: status %d", status)
 	}
 
-	conn := hosts.Connect(t, sender, receiver, links[0].Addr(receiver), dts.Name)
-	const size = 30 << 20
-	sent := make(chan error, 1)
+	conn := hosts.ConnectTo(t, sender, receiver, links[0].Addr(receiver), dts.Name, func(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) })
+	// A sender that goes on until it has been looked at.
+	const block = 1 << 20
+	var size float64
+	enough, sent := make(chan struct{}), make(chan error, 1)
 	go func() {
-		_, err := checked.Send(conn, checked.Transfer{Bytes: size, Seed: 1})
-		sent <- err
+		for {
+			if _, err := conn.Write(make([]byte, block)); err != nil {
+				sent <- err
+				return
+			}
+			size += block
+			select {
+			case <-enough:
+				sent <- conn.CloseWrite()
+				return
+			default:
+			}
+		}
 	}()
 
 	// Both subflows, under the token and the addresses that ss shows.
 	var s scrape
-	for end := time.Now().Add(5 * time.Second); len(s["mpcc_subflow_info"]) < 2; time.Sleep(100 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); len(s["mpcc_subflow_info"]) < 2; time.Sleep(100 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("%d subflows in the scrape, want 2", len(s["mpcc_subflow_info"]))
 		}
@@ -276,13 +288,17 @@ func TestLiveConnection(t *testing.T) {
 		t.Errorf("ss shows %d subflows under dts, want 2", subflows)
 	}
 
+	close(enough)
 	if err := <-sent; err != nil {
 		t.Fatal(err)
+	}
+	if n, err := conn.Read(make([]byte, 1)); n != 0 || err != io.EOF { // the receiver has it all
+		t.Fatalf("%d bytes and %v at the end", n, err)
 	}
 	conn.Close()
 
 	// After the end the series are gone and the aggregates stay.
-	for end := time.Now().Add(10 * time.Second); len(s["mpcc_subflow_info"]) > 0; time.Sleep(100 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); len(s["mpcc_subflow_info"]) > 0; time.Sleep(100 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("the subflows have ended but are still shown")
 		}
@@ -320,7 +336,7 @@ func TestLiveConnection(t *testing.T) {
 	}
 	// The content, and some bytes of protocol around it.
 	if acked < size || acked > size*1.01 {
-		t.Errorf("%g bytes acknowledged of %d", acked, size)
+		t.Errorf("%g bytes acknowledged of %g", acked, size)
 	}
 	exporter.stop(t)
 }

@@ -143,8 +143,7 @@ func TestHostKilledApply(t *testing.T) {
 }
 
 // Changes that are not confirmed are undone, whoever is killed; and stay when they are.
-func TestHostApplyConfirm(t *testing.T) {
-	loaded.Turn(t)
+func TestOneKernelApplyConfirm(t *testing.T) {
 	load(t, "lia")
 	h := addHost(t, newLab(t), "host")
 	t.Cleanup(func() { os.Remove(pendingFile) })

@@ -35,9 +35,15 @@ func New(t testing.TB, names ...string) (l *lab.Lab, hosts []*lab.Host) {
 	return l, hosts
 }
 
-// Connect opens a connection under a congestion control, until the test ends, to an address at which all that comes is
+// Connect opens a connection under a congestion control, until the test ends, to an address at which a checked transfer is
 // received.
 func Connect(t *testing.T, sender, receiver *lab.Host, addr netip.Addr, cc string) (conn *net.TCPConn) {
+	t.Helper()
+	return ConnectTo(t, sender, receiver, addr, cc, func(conn net.Conn) { _, _ = checked.Receive(conn) })
+}
+
+// ConnectTo is Connect with something else at the receiver's end, which is closed when that returns.
+func ConnectTo(t *testing.T, sender, receiver *lab.Host, addr netip.Addr, cc string, receive func(net.Conn)) (conn *net.TCPConn) {
 	t.Helper()
 	var ln *mptcp.Listener
 	err := receiver.Do(func() (err error) {
@@ -54,7 +60,7 @@ func Connect(t *testing.T, sender, receiver *lab.Host, addr netip.Addr, cc strin
 			return // the sender's error tells
 		}
 		defer conn.Close()
-		_, _ = checked.Receive(conn)
+		receive(conn)
 	}()
 	err = sender.Do(func() (err error) {
 		conn, err = mptcp.Dial(t.Context(), netip.AddrPortFrom(addr, ln.Addr().Port()), mptcp.Options{CC: cc})

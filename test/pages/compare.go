@@ -11,7 +11,7 @@ import (
 var (
 	blank   = regexp.MustCompile(`[ \t]+`)
 	release = regexp.MustCompile(`\b\d+\.\d+[.\d]*[-+][\w.+~-]*[a-z][\w.+~-]*`)
-	token   = regexp.MustCompile(`\b[0-9a-f]{6,8}\b`)
+	token   = regexp.MustCompile(`\b[0-9a-f]{6,10}(-dirty)?\b`) // of a connection, or a commit
 	figure  = regexp.MustCompile(`[-+−]?\b\d+(?:[.,:]\d+|-\d\d)*(?:e[-+]?\d+)?` +
 		`(?:[KMGT]\b| ?(?:[kMGTmµnp]?(?:bit/s|B/s|B|J|W|s|m|h)|kbit|mW/Mbps|mW|%)(?:\d+[.\d]*m?s)?(?:/|\b|$|\s))?`)
 	absent = regexp.MustCompile(`(^| )-( |$)`)
@@ -24,7 +24,7 @@ func blur(line string) string {
 	line = strings.TrimSpace(blank.ReplaceAllString(line, " "))
 	line = release.ReplaceAllString(line, "#")
 	line = token.ReplaceAllStringFunc(line, func(s string) string {
-		if strings.ContainsAny(s, "0123456789") {
+		if len(s) > len("decade") || strings.ContainsAny(s, "0123456789") {
 			return "#"
 		}
 		return s

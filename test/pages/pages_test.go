@@ -109,6 +109,7 @@ func TestAgrees(t *testing.T) {
 		{"by wlan0: 18.8 Mbit/s, RTT 67.3 ms", "by wlan0: 900 kbit/s, RTT 1.2 s", true},
 		{"it carried 1.34 MB in 2.07 s, 21.9 % of all", "it carried 880 kB in 2 s, 3 % of all", true},
 		{"KERNEL 6.12.107+deb13-cloud-amd64", "KERNEL 6.18.44-fc-v445", true},
+		{"c  4da46d5  simulated", "c  abcdefa-dirty  simulated", true},
 		{"lte0  -  2  never", "lte0  3  2  never", true},
 		{"none  3.21G  20G/month", "none  0  5M/month", true},
 		{"undone in 1m0s unless", "undone in 59s unless", true},

@@ -138,7 +138,7 @@ func (s *Terminal) Coloured() bool {
 // Until waits until what is on the screen is as wanted, and returns it.
 func (s *Terminal) Until(what string, wanted func(lines []string) bool) []string {
 	s.t.Helper()
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		lines := s.Lines()
 		if wanted(lines) {
 			return lines
@@ -173,7 +173,7 @@ func (s *Terminal) Exit() int {
 	}()
 	select {
 	case <-ended:
-	case <-time.After(20 * time.Second):
+	case <-time.After(2 * time.Minute):
 		s.t.Fatalf("the program does not end:\n%s", strings.Join(s.Lines(), "\n"))
 	}
 	after := s.settings()

@@ -22,6 +22,8 @@ import (
 // The parts, and the files of their records.
 const (
 	Kernels   = "kernels"
+	EndToEnd  = "end-to-end"
+	Native    = "native"
 	Kills     = "kills"
 	Churn     = "churn"
 	Selftests = "selftests"
@@ -85,6 +87,22 @@ func Cells(root, part string) (cells []Cell, err error) {
 	switch part {
 	case Kernels:
 		return kernelCells()
+	case EndToEnd:
+		objects, err := allObjects()
+		if err != nil {
+			return nil, err
+		}
+		if digest, err = Files(root, "cmd/mpcc/*.go", "loader/*.go", "pkg/*/*.go", "internal/*/*.go", "internal/experiment/*/*.go",
+			"test/e2e/*", "testdata/scripts/*.txtar", "testdata/scripts/old/*.txtar", "deploy/packages/*"); err != nil {
+			return nil, err
+		}
+		for _, name := range EndToEndRows {
+			cells = append(cells, Cell{Row: name, Digest: objects + digest})
+		}
+		return cells, nil
+	case Native:
+		digest, err = Files(root, "cmd/mpcc/*.go", "cmd/mpcc/*_test.go", "pkg/*/*.go", "pkg/*/*_test.go", "internal/experiment/lab/*.go")
+		return []Cell{{Row: NativeTests, Digest: digest}}, err
 	case Kills:
 		digest, err = Files(root, "cmd/mpcc/*.go", "loader/*.go", "pkg/paths/*.go", "pkg/use/*.go", "internal/atomicfile/*.go")
 		for _, name := range KilledCommands {
@@ -169,7 +187,15 @@ func allObjects() (string, error) {
 }
 
 // Parts are all parts, in the order in which make verify fills them: the quick ones first.
-var Parts = []string{Kernels, Kills, Churn, Cost, Selftests, Soak, Fuzz}
+var Parts = []string{Kernels, Native, EndToEnd, Kills, Churn, Cost, Selftests, Soak, Fuzz}
+
+// EndToEndRows are the subtests of TestE2E in test/kernels.
+var EndToEndRows = []string{
+	"6.1", "6.12", "7.x", "arm64", "own-time-1", "own-time-2", "install-with-dkms", "install", "packages",
+}
+
+// NativeTests is the row of Native.
+const NativeTests = "tests"
 
 // KilledCommands are the rows of Kills.
 var KilledCommands = []string{

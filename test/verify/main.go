@@ -89,7 +89,9 @@ func run(args []string) (int, error) {
 
 // runners run cells of their part.
 var runners = map[string]func(context.Context, *bench, []verified.Cell) error{
-	verified.Kernels: runKernels,
+	verified.Kernels:  runKernels,
+	verified.EndToEnd: runEndToEnd,
+	verified.Native:   runNative,
 	verified.Kills: func(ctx context.Context, b *bench, cells []verified.Cell) error {
 		return runOwn(ctx, b, verified.Kills, "TestVerifyKills", cells)
 	},

@@ -4,15 +4,18 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/exec"
 	"regexp"
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/mpcc/mpcc/test/verified"
 )
@@ -41,6 +44,68 @@ func runOwn(ctx context.Context, b *bench, part, test string, cells []verified.C
 	}
 	return nil
 }
+
+// What go test -v prints of a test's end: of a test of test/e2e, which is a subtest of TestE2E's VM, and of any other.
+var (
+	e2eTest    = regexp.MustCompile(`(?m)^ {8}--- (PASS|FAIL|SKIP): TestE2E/[^/]+/(Test\w+) `)
+	nativeTest = regexp.MustCompile(`(?m)^--- (PASS|FAIL|SKIP): (Test\w+) `)
+)
+
+// outcome makes a record of the tests in what go test -v has printed, and of its error.
+func outcome(printed string, test *regexp.Regexp, began time.Time, err error) verified.Record {
+	r := verified.Record{State: verified.Passed, Figures: map[string]float64{"minutes": math.Round(time.Since(began).Minutes())}}
+	var failed []string
+	for _, m := range test.FindAllStringSubmatch(printed, -1) {
+		r.Figures["tests"]++
+		if m[1] == "PASS" {
+			r.Figures["passed"]++
+		} else {
+			failed = append(failed, m[2])
+		}
+	}
+	if err != nil {
+		r.State, r.Said = verified.Failed, cmp.Or(strings.Join(failed, ", "), err.Error())
+	}
+	return r
+}
+
+// runNative runs the tests whose outcome hangs on this machine's speed.
+func runNative(ctx context.Context, b *bench, cells []verified.Cell) error {
+	for _, c := range cells {
+		began := time.Now()
+		printed, err := b.makes(ctx, "native")
+		if ctx.Err() != nil {
+			return err
+		}
+		r := outcome(printed, nativeTest, began, err)
+		r.Kernel = ownRelease()
+		if err := b.keep(verified.Native, c, r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// runEndToEnd runs all tests of test/e2e in VMs: with each kernel, two of them in their own time, and what is installed.
+func runEndToEnd(ctx context.Context, b *bench, cells []verified.Cell) error {
+	for _, c := range cells {
+		began := time.Now()
+		printed, err := b.makes(ctx, "e2e", "VM="+c.Row)
+		if ctx.Err() != nil {
+			return err
+		}
+		r := outcome(printed, e2eTest, began, err)
+		if m := vmKernel.FindStringSubmatch(printed); m != nil {
+			r.Kernel = m[1]
+		}
+		if err := b.keep(verified.EndToEnd, c, r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+var vmKernel = regexp.MustCompile(`Linux (\S+) under `)
 
 // makes runs make, shows what it prints, and returns that.
 func (b *bench) makes(ctx context.Context, args ...string) (string, error) {

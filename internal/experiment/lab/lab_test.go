@@ -138,7 +138,7 @@ func exchange(from, to *lab.Host, src, dst netip.Addr) error {
 		return err
 	}
 	defer client.Close()
-	deadline := time.Now().Add(time.Second)
+	deadline := time.Now().Add(time.Minute)
 	if err := errors.Join(server.SetDeadline(deadline), client.SetDeadline(deadline)); err != nil {
 		return err
 	}
@@ -226,7 +226,7 @@ func TestEntryIsNotForNobody(t *testing.T) {
 // gone waits for a process to be dead.
 func gone(t *testing.T, pid int) {
 	t.Helper()
-	for range 200 {
+	for range 6000 {
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 		if err != nil || strings.Contains(string(stat), ") Z ") {
 			return
@@ -428,12 +428,15 @@ func TestDelayTakesNetem(t *testing.T) {
 		AtoB: lab.Shape{Rate: 10e6, Delay: 20 * time.Millisecond, Jitter: time.Millisecond},
 		BtoA: lab.Shape{Rate: 10e6},
 	})
-	start := time.Now()
-	if err := exchange(a, b, link.Addr(a), link.Addr(b)); err != nil {
-		t.Fatal(err)
+	took := time.Hour
+	for range 20 { // each of which a busy machine may delay as well
+		start := time.Now()
+		if err := exchange(a, b, link.Addr(a), link.Addr(b)); err != nil {
+			t.Fatal(err)
+		}
+		took = min(took, time.Since(start))
 	}
-	delayed := time.Since(start) >= 19*time.Millisecond
-	if err := lab.Has("netem"); (err == nil) != delayed {
-		t.Errorf("delayed: %v; netem: %v", delayed, err)
+	if err := lab.Has("netem"); (err == nil) != (took >= 19*time.Millisecond) {
+		t.Errorf("an exchange took %v; netem: %v", took, err)
 	}
 }

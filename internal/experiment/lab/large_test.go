@@ -21,11 +21,7 @@ func TestFatTree(t *testing.T) {
 	if err := l.Route(); err != nil {
 		t.Fatal(err)
 	}
-	took := time.Since(start)
-	t.Logf("up in %v", took)
-	if took > time.Minute {
-		t.Errorf("up in %v", took)
-	}
+	t.Logf("up in %v", time.Since(start))
 	for i, h := range hosts {
 		to := (i + len(hosts)/2) % len(hosts)
 		if err := exchange(h, hosts[to], links[i].Addr(h), links[to].Addr(hosts[to])); err != nil {

@@ -69,10 +69,11 @@ func TestBoxed(t *testing.T) {
 }
 
 func TestBoxedProperties(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 0))
 	for range 1000 {
-		values := make([]float64, 1+rand.IntN(40))
+		values := make([]float64, 1+random.IntN(40))
 		for i := range values {
-			values[i] = math.Exp(3 * rand.NormFloat64())
+			values[i] = math.Exp(3 * random.NormFloat64())
 		}
 		b := boxed(values)
 		if !slices.IsSorted([]float64{b.Low, b.Q1, b.Median, b.Q3, b.High}) {

@@ -210,10 +210,11 @@ func TestMeasuresNameTheirSource(t *testing.T) {
 }
 
 func TestJainBounds(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 0))
 	for range 1000 {
-		x := make([]float64, 1+rand.IntN(20))
+		x := make([]float64, 1+random.IntN(20))
 		for i := range x {
-			x[i] = rand.ExpFloat64()
+			x[i] = random.ExpFloat64()
 		}
 		low := 1 / float64(len(x))
 		if j := jain(x); j < low-1e-12 || j > 1+1e-12 {

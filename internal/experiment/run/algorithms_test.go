@@ -30,11 +30,10 @@ func TestWaitForOtherRuns(t *testing.T) {
 		reason := errors.New("the user has had enough")
 		ctx, cancel := context.WithTimeoutCause(t.Context(), 100*time.Millisecond, reason)
 		defer cancel()
-		start := time.Now()
 		err := wait(ctx)
 		var held *lockfile.HeldError
-		if !errors.As(err, &held) || !errors.Is(err, reason) || time.Since(start) > 5*time.Second {
-			t.Errorf("%s after %v: %v", name, time.Since(start), err)
+		if !errors.As(err, &held) || !errors.Is(err, reason) {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
@@ -50,7 +49,7 @@ func TestReleaseAfterInterrupt(t *testing.T) {
 	start := time.Now()
 	err = (&algorithms{}).release(interrupted)
 	var held *lockfile.HeldError
-	if took := time.Since(start); !errors.As(err, &held) || took < releaseWait || took > 3*releaseWait {
+	if took := time.Since(start); !errors.As(err, &held) || took < releaseWait {
 		t.Errorf("after %v: %v", took, err)
 	}
 	unlock()

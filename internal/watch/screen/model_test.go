@@ -71,7 +71,7 @@ func refreshes(t testing.TB, n int, at func(i int) watch.Reading) (bytes, writes
 	show := func(i int) {
 		before := out.writes.Load()
 		p.Send(read{Reading: at(i)})
-		for end := time.Now().Add(20 * time.Second); out.writes.Load() == before; time.Sleep(time.Millisecond) {
+		for end := time.Now().Add(2 * time.Minute); out.writes.Load() == before; time.Sleep(time.Millisecond) {
 			if time.Now().After(end) {
 				t.Fatal("nothing is written")
 			}
