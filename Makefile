@@ -20,7 +20,6 @@ export GOFLAGS := -trimpath -ldflags=-w -vet=off $(GOFLAGS)
 VERSION := $(shell git describe --always --dirty 2>/dev/null)
 PREFIX ?= /usr/local
 KERNEL ?= 6.12
-FUZZTIME ?= 2s
 
 # sudo would drop the fetched Go from PATH.
 SUDO := $(if $(filter-out 0,$(shell id -u)),sudo -E env PATH=$(PATH))
@@ -206,42 +205,56 @@ HARNESSES := $(addprefix fuzz/, \
 	$(patsubst bpf/sched/%.bpf.c,sched-%,$(wildcard bpf/sched/*.bpf.c)) \
 	$(patsubst test/fuzz/%.c,%,$(filter-out $(addprefix test/fuzz/,eval.c live.c sched.c),$(wildcard test/fuzz/*.c))))
 
-# Each FuzzX of a package is one target too: fuzz/go/FOLDER/FuzzX.
+# Each FuzzX of a package is one target too: fuzz/go/FOLDER/FuzzX. make unit runs it on the inputs in the tree.
 GO_FUZZERS = $(shell grep -o '^func Fuzz[A-Za-z]*' $$(find * -name '*_test.go') | sed 's|\(.*\)/.*_test.go:func |fuzz/go/\1/|')
 # In seconds, as libFuzzer wants it.
 FUZZ_SECONDS = $(shell echo $$(($(subst s,,$(subst m,*60,$(subst h,*3600,$(FUZZTIME)))))))
+# So many inputs, the same in each run, or new ones for FUZZTIME.
+RUNS = 80000
+fuzz/cc-%: RUNS = 50000
+fuzz/bottleneck: RUNS = 20000
+fuzz/live-%: RUNS = 200000
+fuzz/sched-%: RUNS = 300000
+FUZZ_LENGTH = $(if $(FUZZTIME),-max_total_time=$(FUZZ_SECONDS),-seed=1 -runs=$(RUNS))
 
+# All harnesses are built by this, from their source and what it includes.
 define harness
-	@mkdir -p .cache/fuzz
-	@harness=.cache/$@; \
+	@mkdir -p $(@D)
 	$(CLANG) -g -O1 -Wall -Wextra -Werror -Wno-unused-parameter -fno-strict-aliasing -I bpf -I bpf/include \
 		-fsanitize=fuzzer,$(FUZZ_SANITIZERS) -fno-sanitize-recover=all \
-		$(if $(filter-out test/fuzz/$*.c,$<),-DALGORITHM=$*) -o $$harness $< -lm; \
-	$$harness -max_total_time=$(FUZZ_SECONDS) -artifact_prefix=$$harness- >$$harness.log 2>&1 || \
-		{ tail -n 60 $$harness.log >&2; echo "$@: failed" >&2; exit 1; }; \
-	echo "$@: $$(grep ^Done $$harness.log)"
+		$(if $(filter-out test/fuzz/$*.c,$<),-DALGORITHM=$*) -MMD -MT $@ -o $@ $< -lm
 endef
+-include $(wildcard .cache/fuzz/bin/*.d)
+.SECONDARY: $(HARNESSES:fuzz/%=.cache/fuzz/bin/%)
+
+.cache/fuzz/bin/cc-%: test/fuzz/eval.c
+	$(harness)
+.cache/fuzz/bin/live-%: test/fuzz/live.c
+	$(harness)
+.cache/fuzz/bin/sched-%: test/fuzz/sched.c
+	$(harness)
+.cache/fuzz/bin/%: test/fuzz/%.c
+	$(harness)
+
+# A harness that does not say at its end how many inputs it was run on has failed.
+fuzz/%: .cache/fuzz/bin/%
+	@log=.cache/fuzz/$*.log; \
+	$< $(FUZZ_LENGTH) -artifact_prefix=.cache/fuzz/$*- >$$log 2>&1 && grep -q '^Done ' $$log || \
+		{ tail -n 60 $$log >&2; echo "$@: failed" >&2; exit 1; }; \
+	echo "$@: $$(grep '^Done ' $$log), $$(grep -o 'Seed: [0-9]*' $$log)"
 
 # Before 1.27 Go's fuzzer may call the end of its time a failure (go.dev/issue/75804).
 fuzz/go/%: export GOTOOLCHAIN := go1.27.1
 fuzz/go/%:
-	@log=.cache/fuzz/$(subst /,-,$*).log; mkdir -p .cache/fuzz; \
-	go test -run '^$$' -fuzz '^$(notdir $*)$$' -fuzztime $(FUZZTIME) -fuzzminimizetime 100x -parallel 1 ./$(dir $*) >$$log 2>&1 || \
-		{ tail -n 60 $$log >&2; echo "$@: failed" >&2; exit 1; }; \
+	@[ "$(FUZZTIME)" ] || { echo "fuzz/go/$*: say for how long: FUZZTIME=10m" >&2; exit 1; }
+	@log=.cache/fuzz/$(subst /,-,$*).go.log; mkdir -p .cache/fuzz; \
+	go test -run '^$$' -fuzz '^$(notdir $*)$$' -fuzztime $(FUZZTIME) -fuzzminimizetime 100x -parallel 1 ./$(dir $*) >$$log 2>&1 && \
+		grep -q 'execs: [1-9]' $$log || { tail -n 60 $$log >&2; echo "fuzz/go/$*: failed" >&2; exit 1; }; \
 	echo "$@: $$(grep -o 'execs: [0-9]*' $$log | tail -n 1)"
 
-fuzz/cc-%: test/fuzz/eval.c
-	$(harness)
-fuzz/live-%: test/fuzz/live.c
-	$(harness)
-fuzz/sched-%: test/fuzz/sched.c
-	$(harness)
-fuzz/%: test/fuzz/%.c
-	$(harness)
-
 .PHONY: fuzz
-fuzz: ## Fuzz the BPF arithmetic natively, and all that mpcc reads: FUZZTIME for each (2s, 10m)
-	@$(MAKE) $(ALL_CORES) $(HARNESSES) $(GO_FUZZERS)
+fuzz: ## Fuzz the BPF arithmetic natively, always with the same inputs; with FUZZTIME (10m for each) also all that mpcc reads
+	@$(MAKE) $(ALL_CORES) $(HARNESSES) $(if $(FUZZTIME),$(GO_FUZZERS))
 
 .PHONY: vm
 vm: ## Run in VMs with stock Debian kernels the end-to-end tests whose verdict hangs on nothing but the code

@@ -5,6 +5,8 @@ package screen
 
 import (
 	"context"
+	"fmt"
+	"runtime/debug"
 	"strings"
 	"time"
 
@@ -48,10 +50,11 @@ type model struct {
 	err           error // of the last reading
 }
 
-// due and read end the two halves of a round.
+// due and read end the two halves of a round; panicked is a fault of mpcc in the second one.
 type (
-	due  struct{ round int }
-	read struct {
+	due      struct{ round int }
+	panicked struct{ text string }
+	read     struct {
 		round int
 		watch.Reading
 		err error
@@ -77,7 +80,13 @@ func (m *model) wait() tea.Cmd {
 
 func (m *model) read() tea.Cmd {
 	round := m.round
-	return func() tea.Msg {
+	return func() (msg tea.Msg) {
+		// Bubble Tea ends the program beside a goroutine that still prints its panic; it waits for that of Update.
+		defer func() {
+			if fault := recover(); fault != nil {
+				msg = panicked{fmt.Sprintf("%v\n%s", fault, debug.Stack())}
+			}
+		}()
 		r, err := m.source(m.ctx)
 		return read{round, r, err}
 	}
@@ -100,6 +109,8 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 			m.Refresh(msg.Reading)
 		}
 		return m, m.wait()
+	case panicked:
+		panic(msg.text)
 	case tea.KeyPressMsg:
 		return m, m.press(msg)
 	case tea.PasteMsg:
