@@ -260,13 +260,42 @@ func UnloadAll(ctx context.Context) (all []Unloaded, ended []CgroupUse, err erro
 		}
 		all = append(all, u)
 	}
+	return all, ended, removeMaps(ctx)
+}
+
+// RemoveIdleMaps removes the maps if nothing is loaded and nothing is used in a cgroup or for destinations.
+func RemoveIdleMaps(ctx context.Context) error {
+	if err := checkRights(); err != nil {
+		return err
+	}
+	unlock, err := begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	loaded, err := pins()
+	if err != nil {
+		return err
+	}
+	used, err := os.ReadDir(useDir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if len(loaded)+len(used) > 0 {
+		return nil
+	}
+	return removeMaps(ctx)
+}
+
+// removeMaps removes all pins. Nothing is attached any more.
+func removeMaps(ctx context.Context) error {
 	if err := sweepNames(ctx); err != nil {
-		return all, ended, err
+		return err
 	}
 	if err := sweepPieces(ctx); err != nil {
-		return all, ended, err
+		return err
 	}
-	return all, ended, os.RemoveAll(pinDir)
+	return os.RemoveAll(pinDir)
 }
 
 // Loaded returns the algorithms that are attached, in the catalog's order.

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -44,6 +45,7 @@ var profiles = []struct{ iface, name string }{{"wlan0", "wifi-2012"}, {"lte0", "
 // stage runs the demo's commands, and puts everything back at the end, whatever happens.
 type stage struct {
 	mpcc  string
+	lab   string         // what its namespaces' names begin with
 	clear []func() error // run in reverse
 }
 
@@ -71,7 +73,7 @@ func (s *stage) say(args ...string) error {
 func show(ctx context.Context, mpcc string) (err error) {
 	s := &stage{mpcc: mpcc}
 	defer func() { err = errors.Join(err, s.close()) }()
-	before, err := traces()
+	before, err := s.traces()
 	if err != nil {
 		return err
 	}
@@ -106,7 +108,7 @@ func show(ctx context.Context, mpcc string) (err error) {
 	if err := s.close(); err != nil {
 		return err
 	}
-	after, err := traces()
+	after, err := s.traces()
 	if err != nil {
 		return err
 	}
@@ -148,6 +150,7 @@ func (s *stage) network() (phone, server *lab.Host, to netip.Addr, err error) {
 	if phone, err = l.Host("phone"); err != nil {
 		return nil, nil, to, err
 	}
+	s.lab = strings.TrimSuffix(phone.Namespace(), "phone")
 	if server, err = l.Host("server"); err != nil {
 		return nil, nil, to, err
 	}
@@ -311,27 +314,33 @@ func printScrape(url string) error {
 	return lines.Err()
 }
 
-// traces lists what the demo could leave behind.
-func traces() (string, error) {
+// traces lists what the demo could leave behind. What others make meanwhile does not count.
+func (s *stage) traces() (string, error) {
+	var b strings.Builder
 	namespaces, err := os.ReadDir("/run/netns")
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return "", err
 	}
-	var b strings.Builder
 	for _, n := range namespaces {
-		if strings.HasPrefix(n.Name(), "mpcc-") {
+		if s.lab != "" && strings.HasPrefix(n.Name(), s.lab) {
 			fmt.Fprintln(&b, "namespace", n.Name())
 		}
 	}
-	if pins, err := os.ReadDir(bpffs + "/mpcc"); err == nil {
-		fmt.Fprintln(&b, "pins", len(pins))
+	if _, err := os.Stat(bpffs + "/mpcc/cc/" + algorithm); err == nil {
+		fmt.Fprintln(&b, "the pin of", algorithm)
 	}
-	for _, key := range []string{"tcp_congestion_control", "tcp_available_congestion_control"} {
-		value, err := os.ReadFile("/proc/sys/net/ipv4/" + key)
-		if err != nil {
-			return "", err
-		}
-		fmt.Fprintf(&b, "%s %s", key, value)
+	const settings = "/proc/sys/net/ipv4/tcp_"
+	offered, err := os.ReadFile(settings + "available_congestion_control")
+	if err != nil {
+		return "", err
 	}
+	if slices.Contains(strings.Fields(string(offered)), algorithm) {
+		fmt.Fprintln(&b, "the congestion control", algorithm)
+	}
+	standard, err := os.ReadFile(settings + "congestion_control")
+	if err != nil {
+		return "", err
+	}
+	fmt.Fprintf(&b, "default congestion control %s", standard)
 	return b.String(), nil
 }

@@ -305,12 +305,8 @@ func sweepMaps(ctx context.Context) error {
 	if _, err := os.Stat(statePath(fresh)); err != nil {
 		return nil
 	}
-	loaded, err := loader.Loaded()
-	if err != nil {
-		return err
-	}
-	if _, err := os.Stat(pins); err == nil && len(loaded) == 0 {
-		if _, _, err := loader.UnloadAll(ctx); err != nil {
+	if _, err := os.Stat(pins); err == nil {
+		if err := loader.RemoveIdleMaps(ctx); err != nil {
 			return err
 		}
 	}

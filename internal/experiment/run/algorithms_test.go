@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/mpcc/mpcc/internal/lockfile"
 	"github.com/mpcc/mpcc/loader"
 	"github.com/mpcc/mpcc/test/loaded"
@@ -55,6 +57,64 @@ func TestReleaseAfterInterrupt(t *testing.T) {
 	unlock()
 	if err := (&algorithms{}).release(interrupted); err != nil {
 		t.Error(err)
+	}
+}
+
+// What another process loads while a run waits to remove the maps stays.
+func TestReleaseLeavesAnotherLoad(t *testing.T) {
+	loaded.DTS(t, nil) // which makes the maps
+	unlockState, err := lockState(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = os.WriteFile(statePath(fresh), nil, 0o644)
+	unlockState()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const loaders = "/run/mpcc/lock"
+	lock, err := lockfile.Take(t.Context(), loaders)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dts, beside := pins+"/cc/dts", pins+"/beside"
+	if err := os.Rename(dts, beside); err != nil { // nothing is loaded, as it seems
+		t.Fatal(err)
+	}
+	opened := watch(t, loaders)
+	ended := make(chan error)
+	go func() { ended <- (&algorithms{}).release(t.Context()) }()
+	opened()
+	if err := os.Rename(beside, dts); err != nil {
+		t.Fatal(err)
+	}
+	if err := lock.Unlock(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(dts); err != nil {
+		t.Errorf("another's load is gone: %v", err)
+	}
+}
+
+// watch returns what waits until a file is opened from now on.
+func watch(t *testing.T, path string) (wait func()) {
+	t.Helper()
+	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := unix.InotifyAddWatch(fd, path, unix.IN_OPEN); err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		t.Helper()
+		defer unix.Close(fd)
+		if _, err := unix.Read(fd, make([]byte, 4096)); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
