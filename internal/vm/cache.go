@@ -26,7 +26,7 @@ import (
 //	lock        held by whoever changes the cache
 //	ENTRY/      one for each kernel, root file system, …; whole or absent
 //	work/*/     temporary folders, each with a lock that its owner holds while it lives
-//	console-*   the console of the last run of each kernel
+//	console-*   the console of the last run of each kernel, and of each run in trouble
 type cache struct {
 	dir string
 	say func(stage string) // Spec.Stage

@@ -134,6 +134,8 @@ func TestKernelBugs(t *testing.T) {
 		"[    3.000001] Oops: 0002 [#1] SMP\n" +
 		"[    4.000000] traps: general protection fault\n" +
 		"[   60.000000] rcu: INFO: rcu_preempt self-detected stall on CPU\n" +
+		"[   60.500000] INFO: task iperf3:99 blocked for more than 120 seconds.\n" +
+		"[   60.600000] unregister_netdevice: waiting for lo to become free. Usage count = 2\n" +
 		"[   61.000000] ACPI BIOS Warning (bug): harmless\n"
 	want := []string{
 		"[   12.345678] WARNING: CPU: 1 PID: 9 at net/mptcp/protocol.c:1",
@@ -141,6 +143,8 @@ func TestKernelBugs(t *testing.T) {
 		"[    3.000001] Oops: 0002 [#1] SMP",
 		"[    4.000000] traps: general protection fault",
 		"[   60.000000] rcu: INFO: rcu_preempt self-detected stall on CPU",
+		"[   60.500000] INFO: task iperf3:99 blocked for more than 120 seconds.",
+		"[   60.600000] unregister_netdevice: waiting for lo to become free. Usage count = 2",
 	}
 	if diff := cmp.Diff(want, kernelBugs([]byte(console))); diff != "" {
 		t.Errorf("bugs (-want +got):\n%s", diff)

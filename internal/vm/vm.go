@@ -103,16 +103,22 @@ func Run(ctx context.Context, spec Spec) (Result, error) {
 	defer remove()
 	c.say("booting kernel " + spec.Kernel.Label)
 	result, err := m.run(ctx, accel)
-	// The console is kept: the error shows only its end.
-	log := c.path("console-" + spec.Kernel.Label + ".log")
-	text, read := os.ReadFile(m.console()) // the log may be another VM's by the time it is read
+	text, read := os.ReadFile(m.console())
+	err = errors.Join(err, read)
+	bugs := kernelBugs(text)
+	// The console is kept, since the error shows only its end: of the last VM, and of each one in trouble.
+	name := "console-" + spec.Kernel.Label
+	if err != nil || len(bugs) > 0 {
+		name += "-" + m.mark
+	}
+	log := c.path(name + ".log")
 	if renamed := os.Rename(m.console(), log); renamed != nil {
 		return result, errors.Join(err, renamed)
 	}
-	if err = errors.Join(err, read); err != nil {
-		return result, fmt.Errorf("VM with kernel %s: %w\nits console ends:\n%s", spec.Kernel.Label, err, tail(text, consoleTail))
+	if err != nil {
+		return result, fmt.Errorf("VM with kernel %s: %w\nits console (%s) ends:\n%s", spec.Kernel.Label, err, log, tail(text, consoleTail))
 	}
-	if bugs := kernelBugs(text); len(bugs) > 0 {
+	if len(bugs) > 0 {
 		return result, fmt.Errorf("kernel %s complained (all of it in %s):\n%s", result.Release, log, strings.Join(bugs, "\n"))
 	}
 	return result, nil
@@ -450,7 +456,7 @@ func (c cache) accel(ctx context.Context, k Kernel) (string, error) {
 }
 
 // bug matches a line in which the kernel reports a fault of its own.
-var bug = regexp.MustCompile(`^\[ *\d+\.\d+\].*(WARNING:|BUG:|Oops|general protection|rcu: INFO)`)
+var bug = regexp.MustCompile(`^\[ *\d+\.\d+\].*(WARNING:|BUG:|Oops|general protection|rcu: INFO|INFO: task .* blocked|unregister_netdevice: waiting)`)
 
 // kernelBugs returns the lines of the console that report a fault of the kernel.
 func kernelBugs(console []byte) []string {
