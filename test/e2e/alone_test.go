@@ -198,6 +198,7 @@ func TestOwnTimeWVegasAlone(t *testing.T) {
 		moved[cc] = float64(flows[cc].received.Load() - before[cc])
 		t.Logf("%s: %.1f Mbit/s, %.1f packets wait on average", cc, moved[cc]*8/measure.Seconds()/1e6, queued[cc]/float64(looks))
 	}
+	moves(t, "cubic", moved["cubic"]*8/measure.Seconds(), 15e6)
 	if moved["wvegas"] < 0.95*moved["cubic"] {
 		t.Errorf("wvegas moves %.3f of what cubic moves, want 0.95", moved["wvegas"]/moved["cubic"])
 	}

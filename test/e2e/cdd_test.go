@@ -93,6 +93,7 @@ func TestOwnTimeCDDOutOfOrder(t *testing.T) {
 		median := f.waiting[len(f.waiting)/2]
 		t.Logf("%s: %.0f bytes wait, most of the time %.0f to %.0f; %.2f Mbit/s", f.cc, median,
 			f.waiting[len(f.waiting)/10], f.waiting[len(f.waiting)*9/10], bits/1e6)
+		moves(t, f.cc, bits, 3e6)
 		waiting[f.cc] += median / repeats
 		rate[f.cc] += bits / repeats
 	}

@@ -39,6 +39,7 @@ func TestOwnTimeMPCubicFairness(t *testing.T) {
 	var multi, single float64
 	for _, c := range contests {
 		m, s := c.rates()
+		moves(t, "a network", m+s, 2e6)
 		t.Logf("%.1f against %.1f Mbit/s, ratio %.2f", m/1e6, s/1e6, m/s)
 		multi, single = multi+m, single+s
 	}

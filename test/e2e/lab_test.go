@@ -523,6 +523,14 @@ func (x transfer) wait(t *testing.T) checked.Result {
 	return sent.Result
 }
 
+// moves fails the test if a flow moves less than its network is sure to carry: a comparison with it would show nothing.
+func moves(t *testing.T, flow string, rate, least float64) {
+	t.Helper()
+	if !(rate >= least) {
+		t.Fatalf("%s moves %.3f Mbit/s, want %.3f at least: there is nothing to compare", flow, rate/1e6, least/1e6)
+	}
+}
+
 // done tells whether the transfer has ended.
 func (x transfer) done() bool { return len(x.sent) > 0 }
 

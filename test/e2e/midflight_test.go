@@ -250,6 +250,7 @@ func TestOwnTimeSinglePathIsReno(t *testing.T) {
 	for i, p := range flows {
 		moved[i] = float64(p.received.Load()) - from[i]
 		t.Logf("%s: %.2f Mbit/s", names[i], moved[i]*8/10/1e6)
+		moves(t, names[i], moved[i]*8/10, 3e6)
 		if ratio := moved[i] / moved[0]; math.Abs(ratio-1) > 0.1 {
 			t.Errorf("%s moves %.3f of what reno moves", names[i], ratio)
 		}

@@ -66,6 +66,7 @@ func TestOwnTimeSharesOfABottleneck(t *testing.T) {
 	shares := map[string][]float64{}
 	for i, c := range contests {
 		multi, single := c.rates()
+		moves(t, variants[i].name, multi+single, 3e6)
 		shares[variants[i].name] = append(shares[variants[i].name], multi/(multi+single))
 		t.Logf("%s: %.3f of %.1f Mbit/s", variants[i].name, multi/(multi+single), (multi+single)/1e6)
 	}

@@ -126,6 +126,7 @@ func TestOwnTimeShift(t *testing.T) {
 		for _, cc := range ccs {
 			t.Logf("%s: %.2f Mbit/s and coupling %.3f on the free path, %.2f Mbit/s and %.3f on the crowded one",
 				cc, before.rate[cc]/1e6, before.coupling[cc], after.rate[cc]/1e6, after.coupling[cc])
+			moves(t, cc+" on the free path", before.rate[cc], rate/10)
 			kept[cc] += after.rate[cc] / rounds
 		}
 		if after.coupling["dts"] > before.coupling["dts"]/2 {
@@ -133,6 +134,7 @@ func TestOwnTimeShift(t *testing.T) {
 		}
 	}
 	t.Logf("on the crowded path lia keeps %.2f Mbit/s, dts %.2f", kept["lia"]/1e6, kept["dts"]/1e6)
+	moves(t, "lia on the crowded path", kept["lia"], rate/50)
 	if kept["dts"] > kept["lia"]/2 {
 		t.Errorf("dts keeps %.2f Mbit/s on the crowded path, lia %.2f", kept["dts"]/1e6, kept["lia"]/1e6)
 	}

@@ -76,6 +76,7 @@ func TestOwnTimeWVegasQueue(t *testing.T) {
 		median[cc] = f.queued[len(f.queued)/2]
 		t.Logf("%s: %.1f packets wait, most of the time %.1f to %.1f; %.1f Mbit/s", cc, median[cc],
 			f.queued[len(f.queued)/10], f.queued[len(f.queued)*9/10], f.rate/1e6)
+		moves(t, cc, f.rate, rate)
 	}
 	if median["wvegas"] > 20 || median["wvegas"] > median["lia"]/4 {
 		t.Errorf("%.1f packets wait under wvegas, %.1f under lia", median["wvegas"], median["lia"])
