@@ -38,12 +38,8 @@ const (
 	OwnKernel = "own"
 )
 
-// KernelRows are the rows of Kernels, in the order of its table. Those that have to be current take a minute each; of
-// the others, one is built for a quarter of an hour, and one is another on each machine.
-var KernelRows = []struct {
-	Label string
-	Must  bool
-}{{"6.12", true}, {"7.x", true}, {"rt", true}, {"arm64", true}, {OldKernel, true}, {OwnKernel, false}, {"debug", false}}
+// KernelRows are the rows of Kernels, in the order of its table: the quick ones first.
+var KernelRows = []string{"6.12", "7.x", "rt", "arm64", OldKernel, OwnKernel, "debug"}
 
 // Helpers are the objects beside those of algorithms: what mpcc use attaches, and what lists sockets.
 var Helpers = map[string]func() (*ebpf.CollectionSpec, error){"use": obj.LoadUse, "sockets": obj.LoadSockets}
@@ -163,10 +159,10 @@ func kernelCells() (cells []Cell, err error) {
 	}
 	for _, row := range KernelRows {
 		for _, id := range Objects() {
-			if row.Label == OldKernel && Helpers[id] != nil {
+			if row == OldKernel && Helpers[id] != nil {
 				continue // mpcc refuses before it comes to them
 			}
-			cells = append(cells, Cell{Row: row.Label, Column: id, Digest: digests[id], Must: row.Must})
+			cells = append(cells, Cell{Row: row, Column: id, Digest: digests[id]})
 		}
 	}
 	return cells, nil

@@ -11,11 +11,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 )
 
 // Folder has the records, in a clone of mpcc.
@@ -26,8 +24,6 @@ type Cell struct {
 	Row, Column string
 	// Digest is of what the cell speaks of, as it is now.
 	Digest string
-	// Must says that the tests fail when the cell's record is missing, bad or of something older.
-	Must bool
 }
 
 // State is how a check has come out.
@@ -116,31 +112,4 @@ func Keep(root, part string, r Record) error {
 		return err
 	}
 	return os.Rename(file+".new", file)
-}
-
-// Complaints says, a line for each reason, which records of cells that must be current are not, and what renews them.
-func Complaints(part string, cells []Cell, t Table) (lines []string) {
-	names := map[string][]string{}
-	for _, c := range cells {
-		if !c.Must {
-			continue
-		}
-		why := ""
-		switch r, found := t.Find(c); {
-		case !found:
-			why = "not verified yet"
-		case !r.Of(c):
-			why = "changed since they were verified"
-		case r.State == Failed:
-			why = "failed when they were verified"
-		}
-		if why != "" {
-			names[why] = append(names[why], c.Name())
-		}
-	}
-	for _, why := range slices.Sorted(maps.Keys(names)) {
-		lines = append(lines, fmt.Sprintf("%s: %s: %s: run make verify PART=%s and make generate, and commit",
-			filepath.Join(Folder, part+".json"), why, strings.Join(names[why], " "), part))
-	}
-	return lines
 }
