@@ -32,7 +32,7 @@ GO_FILES = $(shell find * -name '*.go')
 
 .PHONY: help
 help: ## Show this list
-	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 18
+	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' Makefile | expand -t 18
 
 .PHONY: deps
 deps: ## Install what this machine lacks: Debian packages, Go
@@ -310,6 +310,17 @@ site: .cache/site/installed ## Build the documentation's site in .site; fail on 
 		{ echo "these pages take something from elsewhere" >&2; exit 1; }
 	.cache/site/bin/lychee --quiet --offline --include-fragments --no-progress --exclude-path 404.html --exclude-path docs/gen/ \
 		$$(find * -name '*.md' -not -path 'docs/site/*') '.site/**/*.html'
+
+# Since which commit make check looks for changes.
+SINCE ?= HEAD
+CHANGED_PACKAGES = $(shell git diff --name-only --diff-filter=d $(SINCE) -- '*.go' ':!test/manifests' | xargs -r -n1 dirname | sort -u | sed 's|^|./|')
+
+.PHONY: check
+check: deps build check-generated ## Two minutes: build, generated files, lint of what changed (SINCE=HEAD), unit tests of what it touches
+	clang-format-19 --dry-run -Werror $(C_FILES)
+	@unformatted=$$(gofmt -l $(GO_FILES)); [ -z "$$unformatted" ] || { echo "not as gofmt writes it: $$unformatted" >&2; exit 1; }
+	$(if $(CHANGED_PACKAGES),$(LINT) golangci-lint run $(CHANGED_PACKAGES))
+	go test -exec "$(SUDO)" -skip '$(LONG)|$(ALONE)|$(MEASURING)' ./...
 
 .PHONY: test-deps
 test-deps: ## Install also what only the tests need
