@@ -10,10 +10,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/mpcc/mpcc/bpf/catalog"
 	"github.com/mpcc/mpcc/internal/experiment/lab"
 )
 
-// listed names what mpcc has of a kind, which is cc/ or sched/, with the kind before each name.
+// listed names what mpcc list shows of a kind, cc/ or sched/, with the kind before each name: all that the catalog has.
 func listed(t *testing.T, kind string) (ids []string) {
 	t.Helper()
 	var all []struct{ Name string }
@@ -25,8 +28,14 @@ func listed(t *testing.T, kind string) (ids []string) {
 			ids = append(ids, algorithm.Name)
 		}
 	}
-	if len(ids) == 0 {
-		t.Fatalf("mpcc list -j shows none of %s", kind)
+	var want []string
+	for _, e := range catalog.Entries {
+		if strings.HasPrefix(e.ID(), kind) {
+			want = append(want, e.ID())
+		}
+	}
+	if diff := cmp.Diff(want, ids); diff != "" || len(ids) == 0 {
+		t.Fatalf("mpcc list -j shows %q of %s (-catalog +list):\n%s", ids, kind, diff)
 	}
 	return ids
 }
