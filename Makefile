@@ -166,7 +166,7 @@ OTHERS = $(shell go list ./... | grep -vxF "$$(go list $(CONCURRENT))")
 LONG := ^(TestRandomConnections|TestRandomScenes|TestNoSceneStalls)$$
 # These start mpcc some hundred times, or look at all that is loaded: no other test runs beside them.
 ALONE := ^Test(Host|ObjectScripts)
-# What these see hangs on how fast the machine is, on a browser or on containers: make verify runs them (PART=native).
+# What these see hangs on how fast the machine is, on a browser or on containers: make verify runs them (PARTS=native).
 MEASURING := ^(TestHostPages|TestHostKubernetes|TestWatchLive|TestLearnFindsTheProfile|TestLearnFromABattery|TestPageInBrowser|TestCrowdInBrowser|TestTransferOverTwoPaths|TestFastTransfer|TestBackupFallsSilent|TestSubflowBackup|TestFatTree)$$
 
 .PHONY: unit
@@ -292,11 +292,11 @@ soak: deps ## Run the kernel's part ROUNDS times on a kernel with KASAN and lock
 	for kernel in $(SOAK_KERNELS); do go run ./test/kernels/cmd/vm run -kernel $$kernel /usr/bin/e2e.test \
 		-test.v -test.run '$(SOAKED)' -test.count $(ROUNDS) -test.timeout 12h; done
 
-PART ?=
+PARTS ?=
 
 .PHONY: verify
-verify: deps ## Run the long checks that are missing or outdated in docs/reliability (PART=kernels, PART=kernels/rt)
-	$(SUDO) go run ./test/verify $(PART)
+verify: deps ## Run what takes long or measures, and is missing or older in docs/reliability (PARTS="kernels churn", or none to list them)
+	$(SUDO) go run ./test/verify $(PARTS)
 
 .cache/site/installed: docs/site/requirements.txt
 	python3 -m venv --clear $(@D)

@@ -47,6 +47,7 @@ type Record struct {
 	Kernel  string             `json:"kernel,omitempty"`
 	State   State              `json:"state"`
 	Said    string             `json:"said,omitempty"`
+	Seconds float64            `json:"seconds,omitempty"` // that it took
 	Figures map[string]float64 `json:"figures,omitempty"`
 }
 

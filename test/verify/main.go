@@ -9,12 +9,14 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"os/signal"
 	"slices"
 	"strings"
 	"syscall"
+	"text/tabwriter"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -23,9 +25,10 @@ import (
 	"github.com/mpcc/mpcc/test/verified"
 )
 
-const usage = `usage: verify [-list] [-force] [PART[/ROW[/COLUMN]]…]
+const usage = `usage: verify [-force] [all | PART[/ROW[/COLUMN]]…]
 
-Runs what is missing in docs/reliability, or about something older than what is there now: of all parts, or of some.
+Runs what is missing in docs/reliability, has failed, or is about something older than what is there now. Without
+arguments it lists the parts.
 `
 
 func main() {
@@ -43,7 +46,6 @@ func run(args []string) (int, error) {
 		flags.PrintDefaults()
 		fmt.Fprintln(flags.Output(), "parts:", strings.Join(verified.Parts, ", "))
 	}
-	list := flags.Bool("list", false, "only list what would be run")
 	force := flags.Bool("force", false, "run also what is there already")
 	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
 		return 0, nil
@@ -56,27 +58,30 @@ func run(args []string) (int, error) {
 	}
 	chosen := flags.Args()
 	if len(chosen) == 0 {
+		return 0, list(root)
+	}
+	if slices.Equal(chosen, []string{"all"}) {
 		chosen = verified.Parts
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	b := &bench{root: root, commit: commitOf(ctx, root)}
 	defer b.close()
+	for _, choice := range chosen { // before anything is run
+		if _, err := b.choose(choice, *force); err != nil {
+			return 2, err
+		}
+	}
 	for _, choice := range chosen {
 		cells, err := b.choose(choice, *force)
 		if err != nil {
 			return 2, err
 		}
-		if *list {
-			for _, c := range cells {
-				fmt.Println(partOf(choice) + "/" + c.Name())
-			}
-			continue
-		}
 		if len(cells) == 0 {
 			say(choice + ": all there")
 			continue
 		}
+		b.began = time.Now()
 		if err := runners[partOf(choice)](ctx, b, cells); err != nil {
 			return 1, fmt.Errorf("%s: %w", choice, err)
 		}
@@ -85,6 +90,37 @@ func run(args []string) (int, error) {
 		return 1, fmt.Errorf("%d checks failed", b.failed)
 	}
 	return 0, nil
+}
+
+// list prints of each part how many of its checks are to be run, and how long all of them have taken.
+func list(root string) error {
+	b := &bench{root: root}
+	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "PART\tCHECKS\tTO RUN\tMINUTES IN ALL")
+	for _, part := range verified.Parts {
+		all, err := b.choose(part, true)
+		if err != nil {
+			return err
+		}
+		due, err := b.choose(part, false)
+		if err != nil {
+			return err
+		}
+		table, err := verified.Read(root, part)
+		if err != nil {
+			return err
+		}
+		minutes := "not known"
+		seconds := 0.
+		for _, r := range table {
+			seconds += r.Seconds
+		}
+		if seconds > 0 {
+			minutes = fmt.Sprintf("%.0f", seconds/60)
+		}
+		fmt.Fprintf(w, "%s\t%d\t%d\t%s\n", part, len(all), len(due), minutes)
+	}
+	return w.Flush()
 }
 
 // runners run cells of their part.
@@ -108,6 +144,7 @@ var runners = map[string]func(context.Context, *bench, []verified.Cell) error{
 type bench struct {
 	root, commit string
 	failed       int
+	began        time.Time         // of what is kept next
 	files        map[string]string // of kernels.ProjectFiles, for this machine's processor
 	remove       func()
 }
@@ -149,7 +186,9 @@ func (b *bench) choose(choice string, force bool) ([]verified.Cell, error) {
 // keep completes the record of a cell, and keeps it.
 func (b *bench) keep(part string, c verified.Cell, r verified.Record) error {
 	r.Row, r.Column, r.Digest, r.Commit = c.Row, c.Column, c.Digest, b.commit
-	r.Date = time.Now().UTC().Format(time.DateOnly)
+	now := time.Now()
+	r.Date, r.Seconds = now.UTC().Format(time.DateOnly), math.Round(now.Sub(b.began).Seconds())
+	b.began = now
 	if r.State == verified.Failed {
 		b.failed++
 	}
