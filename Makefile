@@ -145,11 +145,14 @@ fmt: ## Format all C and Go
 	clang-format-19 -i $(C_FILES)
 	gofmt -w $(GO_FILES)
 
-.PHONY: lint
-lint: ## Check formatting, licence lines, Go code, known vulnerabilities, Kubernetes manifests and the public API
+.PHONY: formatted
+formatted:
 	clang-format-19 --dry-run -Werror $(C_FILES)
 	@unformatted=$$(gofmt -l $(GO_FILES)); [ -z "$$unformatted" ] || \
 		{ echo "not as gofmt writes it: $$unformatted" >&2; exit 1; }
+
+.PHONY: lint
+lint: formatted ## Check formatting, licence lines, Go code, known vulnerabilities, Kubernetes manifests and the public API
 	@unlicensed=$$(grep -L 'SPDX-License-Identifier: GPL-2.0-only' $(C_FILES); \
 		grep -L -e 'SPDX-License-Identifier: Apache-2.0' -e '^// Code generated .* DO NOT EDIT' $(GO_FILES); :); \
 		[ -z "$$unlicensed" ] || { echo "without its SPDX line: $$unlicensed" >&2; exit 1; }
@@ -167,7 +170,7 @@ LONG := ^(TestRandomConnections|TestRandomScenes|TestNoSceneStalls)$$
 # These start mpcc some hundred times, or look at all that is loaded: no other test runs beside them.
 ALONE := ^Test(Host|ObjectScripts)
 # What these see hangs on how fast the machine is, on a browser or on containers: make verify runs them (PARTS=native).
-MEASURING := ^(TestHostPages|TestHostKubernetes|TestWatchLive|TestLearnFindsTheProfile|TestLearnFromABattery|TestPageInBrowser|TestCrowdInBrowser|TestTransferOverTwoPaths|TestFastTransfer|TestBackupFallsSilent|TestSubflowBackup|TestFatTree)$$
+MEASURING := ^(TestHostPages|TestHostKubernetes|TestForeignPeer|TestWatchLive|TestLearnFindsTheProfile|TestLearnFromABattery|TestPageInBrowser|TestCrowdInBrowser|TestTransferOverTwoPaths|TestFastTransfer|TestBackupFallsSilent|TestSubflowBackup|TestFatTree)$$
 
 .PHONY: unit
 unit: ## Run the tests that need no VM (as root: some load BPF)
@@ -191,9 +194,9 @@ alone: build
 	$(E2E_FILES) go test -count=1 -p 1 -tags e2e -exec "$(SUDO)" -run '$(ALONE)' -skip '$(MEASURING)' ./test/e2e ./cmd/mpcc
 
 .PHONY: native
-native: build ## Run the tests whose outcome hangs on this machine's speed
+native: test-deps build ## Run the tests whose outcome hangs on this machine's speed
 	@.ci/deps buildah chromium runc
-	go test -v -count=1 -p 1 -exec "$(SUDO)" -run '$(MEASURING)' $(CONCURRENT)
+	go test -v -count=1 -p 1 -exec "$(SUDO)" -run '$(MEASURING)' ./...
 	$(E2E_FILES) go test -v -count=1 -tags e2e -exec "$(SUDO)" -run '$(MEASURING)' ./test/e2e
 
 FUZZ_SANITIZERS := address,undefined,unsigned-integer-overflow,unsigned-shift-base,implicit-unsigned-integer-truncation
@@ -222,7 +225,7 @@ define harness
 	@mkdir -p $(@D)
 	$(CLANG) -g -O1 -Wall -Wextra -Werror -Wno-unused-parameter -fno-strict-aliasing -I bpf -I bpf/include \
 		-fsanitize=fuzzer,$(FUZZ_SANITIZERS) -fno-sanitize-recover=all \
-		$(if $(filter-out test/fuzz/$*.c,$<),-DALGORITHM=$*) -MMD -MT $@ -o $@ $< -lm
+		$(if $(filter-out test/fuzz/$*.c,$<),-DALGORITHM=$*) -MMD -MP -MT $@ -o $@ $< -lm
 endef
 -include $(wildcard .cache/fuzz/bin/*.d)
 .SECONDARY: $(HARNESSES:fuzz/%=.cache/fuzz/bin/%)
@@ -316,9 +319,7 @@ SINCE ?= HEAD
 CHANGED_PACKAGES = $(shell git diff --name-only --diff-filter=d $(SINCE) -- '*.go' ':!test/manifests' | xargs -r -n1 dirname | sort -u | sed 's|^|./|')
 
 .PHONY: check
-check: deps build check-generated ## Two minutes: build, generated files, lint of what changed (SINCE=HEAD), unit tests of what it touches
-	clang-format-19 --dry-run -Werror $(C_FILES)
-	@unformatted=$$(gofmt -l $(GO_FILES)); [ -z "$$unformatted" ] || { echo "not as gofmt writes it: $$unformatted" >&2; exit 1; }
+check: deps build check-generated formatted ## Two minutes: build, generated files, lint of what changed (SINCE=HEAD), unit tests of what it touches
 	$(if $(CHANGED_PACKAGES),$(LINT) golangci-lint run $(CHANGED_PACKAGES))
 	go test -exec "$(SUDO)" -skip '$(LONG)|$(ALONE)|$(MEASURING)' ./...
 

@@ -17,7 +17,8 @@ import (
 const Multipath = "mptcp"
 
 // MultipathInCgroup gives the programs of a cgroup MPTCP sockets where they ask for TCP ones, without a change
-// to them; where net.mptcp.enabled is 0 they get TCP. It reports whether that is new. What is open stays as it is.
+// to the programs; where net.mptcp.enabled is 0 they get TCP. Open sockets stay what they are. isNew reports whether the cgroup
+// had no such use before.
 // The error wraps ErrUnsupported if the kernel cannot do it.
 func MultipathInCgroup(ctx context.Context, cgroup string) (isNew bool, err error) {
 	if !canReplaceSockets() {

@@ -78,9 +78,9 @@ func (r *Row) figures(c Contestant) (all []*Figure) {
 // own says whether a figure is of what the user has of the connection.
 func own(f *Figure) bool { return f.Metric == Goodput || f.Metric == Completion }
 
-// Advice returns what is recommended in a row: of what is certainly not worse by the margin in what the user gets, and
-// worse by it in nothing else that is told, what gains most; of equals the last, which may be prefer: that obeys what its
-// user says of paths, and sends on the fastest where nothing is said.
+// Advice returns the algorithm that a row recommends. A candidate is certainly not worse by the margin in goodput and
+// completion, nor in any other figure of the row. The candidate with the largest gain wins, and of equal candidates the
+// last one, such as prefer: it obeys the user's path rules, and without rules sends on the fastest path.
 func (r *Row) Advice() Advice {
 	var a Advice
 	best := 0.0

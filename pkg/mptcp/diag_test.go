@@ -39,11 +39,22 @@ func TestConnections(t *testing.T) {
 		t.Fatal("no second subflow in a minute")
 		return own
 	}
-	joined()
-	time.Sleep(300 * time.Millisecond) // until all is acknowledged
-	own, err := mptcp.ReadInfo(conn)
-	if err != nil {
-		t.Fatal(err)
+	own := joined()
+	acknowledged := func() bool {
+		for _, s := range own.Subflows {
+			if s.TCP.Unacked > 0 || s.TCP.Notsent_bytes > 0 {
+				return false
+			}
+		}
+		return own.BytesAcked == own.BytesSent
+	}
+	for deadline := time.Now().Add(time.Minute); !acknowledged(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not all is acknowledged after a minute: %+v", own)
+		}
+		if own, err = mptcp.ReadInfo(conn); err != nil {
+			t.Fatal(err)
+		}
 	}
 
 	var connections []mptcp.Connection

@@ -298,12 +298,8 @@ func TestAcceptEndsWithItsContext(t *testing.T) {
 	enough := errors.New("waited enough")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	time.AfterFunc(50*time.Millisecond, func() { cancel(enough) })
-	start := time.Now()
-	if conn, err := ln.Accept(ctx); !errors.Is(err, enough) {
+	if conn, err := ln.Accept(ctx); !errors.Is(err, enough) { // and nobody connects: it would wait for ever
 		t.Errorf("Accept gave %v, %v", conn, err)
-	}
-	if waited := time.Since(start); waited > 5*time.Second {
-		t.Errorf("it waited %v", waited)
 	}
 	p.dial(t, ln, mptcp.Options{})
 	conn, err := ln.Accept(t.Context())

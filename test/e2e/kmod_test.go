@@ -524,8 +524,8 @@ func TestModuleRules(t *testing.T) {
 }
 
 // A scheduler can stop its own connection's data, but not have the kernel go round for ever: a sender gives up in
-// time. One schedules subflows that cannot send, to a peer that does not read; the other says after its first
-// decision that some are scheduled, and there are none.
+// time. The first rogue schedules subflows that cannot send, to a peer that does not read; the second rogue says after
+// its first decision that subflows are scheduled, where none is.
 //
 //	        ┌── all that the client sends is lost, with join ──┐
 //	client ─┤                                                  ├─ server, which does not read

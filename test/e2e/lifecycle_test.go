@@ -316,16 +316,12 @@ func interruptedWaiting(t *testing.T, lock string, signal syscall.Signal, want s
 		t.Fatal(err)
 	}
 	waits(2) // once to try the lock, and again while it waits
-	told := time.Now()
 	if err := cmd.Process.Signal(signal); err != nil {
 		t.Fatalf("%q: it did not wait: %v: %s", args, err, complaint.String())
 	}
-	err := cmd.Wait()
+	err := cmd.Wait() // which has not heard waits on, for a minute or for ever, and complains of something else
 	if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() != 1 || !regexp.MustCompile(want).MatchString(complaint.String()) {
 		t.Errorf("%q: %v, %q, want %s", args, err, complaint.String(), want)
-	}
-	if took := time.Since(told); took > 20*time.Second { // or it has not heard, and waits on, for a minute
-		t.Errorf("%q ended %v later", args, took)
 	}
 }
 

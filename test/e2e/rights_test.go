@@ -180,7 +180,7 @@ func TestHostExporterOfAnotherUser(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client := http.Client{Timeout: 10 * time.Second}
+	client := http.Client{Timeout: time.Minute}
 	answer, err := client.Get("http://" + address + "/metrics")
 	if err != nil {
 		t.Fatal(err)

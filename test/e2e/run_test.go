@@ -417,8 +417,7 @@ func TestHostRunLeavesNothing(t *testing.T) {
 }
 
 // Programs of dts run with what a scenario sets, also where its points set different things, and with nothing else.
-func TestHostRunTunables(t *testing.T) {
-	loaded.Turn(t)
+func TestOneKernelRunTunables(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, tunables, measure string) string {
 		path := filepath.Join(dir, name)

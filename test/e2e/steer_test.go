@@ -317,8 +317,8 @@ func TestOneKernelSteerKeepsTheUsersFlags(t *testing.T) {
 	p.close()
 }
 
-// A download over the path that is dear to the upload keeps it in use, for its peer too, and gives it free when it has
-// ended. The upload is large.
+// A download keeps the second path in use, at both ends, although energy makes that path too dear for the large upload
+// beside. When the download has ended, steer makes the path a backup again.
 func TestOneKernelSteerSparesDownloads(t *testing.T) {
 	n, p := steered(t, [2]lab.MPTCPEndpoint{})
 	s := steer(t, n.client, "--size", "100M")

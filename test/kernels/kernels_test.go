@@ -82,8 +82,8 @@ func TestE2E(t *testing.T) {
 		}
 		installs = append(installs, job{name, func(t *testing.T) { testInstall(t, kernel, files, built) }})
 	}
-	// One VM in its own time keeps one core busy, and one that waits for a network has the other. The short ones are last,
-	// so that both lanes end at about the same time.
+	// A VM in its own time keeps one core busy; a VM on the host's clock mostly waits for its networks, on the other core.
+	// Short jobs are last, so that both lanes end at about the same time.
 	first, kernel := min(1, len(ownTime)), min(1, len(jobs))
 	twoAtATime(t, slices.Concat(ownTime[:first], jobs[:kernel], ownTime[first:], jobs[kernel:], installs, others))
 }

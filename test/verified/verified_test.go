@@ -3,8 +3,10 @@
 package verified
 
 import (
+	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -41,6 +43,43 @@ func known(cells []Cell, r Record) bool {
 		}
 	}
 	return false
+}
+
+// The tests that the Makefile names are there, once: one that has got another name would be run by nobody, or where it
+// should not.
+func TestNamesInTheMakefile(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, "Makefile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]int{}
+	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() && path != root && strings.HasPrefix(d.Name(), ".") {
+			return fs.SkipDir
+		}
+		if err != nil || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		for _, test := range regexp.MustCompile(`(?m)^func (Test\w+)\(`).FindAllSubmatch(text, -1) {
+			found[string(test[1])]++
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lists := regexp.MustCompile(`(?m)^(LONG|MEASURING) := \^\((.*)\)\$\$$`).FindAllSubmatch(text, -1)
+	if len(lists) != 2 {
+		t.Fatalf("the Makefile has %d lists of tests, want LONG and MEASURING", len(lists))
+	}
+	for _, list := range lists {
+		for name := range strings.SplitSeq(string(list[2]), "|") {
+			if found[name] != 1 {
+				t.Errorf("%s names %s, which is there %d times", list[1], name, found[name])
+			}
+		}
+	}
 }
 
 // A record takes the place of the cell's former one, and others stay.

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -43,14 +44,19 @@ func runOwn(ctx context.Context, b *bench, part, test string, cells []verified.C
 	return nil
 }
 
-// What go test -v prints of a test's end: of a test of test/e2e, which is a subtest of TestE2E's VM, and of any other.
+// What go test -v prints of the end of a test on the machine itself, of a VM of TestE2E, and of a test in there.
 var (
-	e2eTest    = regexp.MustCompile(`(?m)^ {8}--- (PASS|FAIL|SKIP): TestE2E/[^/]+/(Test\w+) `)
 	nativeTest = regexp.MustCompile(`(?m)^--- (PASS|FAIL|SKIP): (Test\w+) `)
+	e2eVM      = regexp.MustCompile(`(?m)^ {4}--- (PASS|FAIL|SKIP): TestE2E/([^/ ]+) `)
+	e2eTest    = regexp.MustCompile(`(?m)^ {8}--- (PASS|FAIL|SKIP): TestE2E/[^/]+/(Test\w+) `)
 )
 
-// outcome makes a record of the tests in what go test -v has printed, and of its error.
-func outcome(printed string, test *regexp.Regexp, err error) verified.Record {
+// outcome makes a record of the tests in what go test -v has printed, and of its error. That there is nothing of must, such as
+// a VM of another name, is an error too.
+func outcome(printed string, must, test *regexp.Regexp, err error) verified.Record {
+	if err == nil && !must.MatchString(printed) {
+		err = errors.New("it ran no test")
+	}
 	r := verified.Record{State: verified.Passed, Figures: map[string]float64{}}
 	var failed []string
 	for _, m := range test.FindAllStringSubmatch(printed, -1) {
@@ -74,7 +80,7 @@ func runNative(ctx context.Context, b *bench, cells []verified.Cell) error {
 		if ctx.Err() != nil {
 			return err
 		}
-		r := outcome(printed, nativeTest, err)
+		r := outcome(printed, nativeTest, nativeTest, err)
 		r.Kernel = ownRelease()
 		if err := b.keep(verified.Native, c, r); err != nil {
 			return err
@@ -90,7 +96,7 @@ func runEndToEnd(ctx context.Context, b *bench, cells []verified.Cell) error {
 		if ctx.Err() != nil {
 			return err
 		}
-		r := outcome(printed, e2eTest, err)
+		r := outcome(printed, e2eVM, e2eTest, err)
 		if m := vmKernel.FindStringSubmatch(printed); m != nil {
 			r.Kernel = m[1]
 		}

@@ -61,8 +61,8 @@ static __always_inline void read_timeout(struct sched_state *st, const struct tc
 }
 
 /*
- * One subflow's numbers, and what the scheduler keeps of it for itself. It is another one than before where one before
- * it in the list has ended, too.
+ * Reads subflow i of the list into its lane, and the scheduler's own memory of that subflow. When an earlier subflow of
+ * the list has ended, place i holds another subflow than at the last decision.
  */
 static __always_inline void read_lane(struct sched_state *st, __u32 i,
 				      const struct mptcp_subflow_context *subflow,

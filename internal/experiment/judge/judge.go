@@ -149,9 +149,9 @@ func verdict(c result.Claim, p P) string {
 	return Inconclusive
 }
 
-// Whole returns the verdict on a claim from those at its points. It is made of all of them, so one that contradicts it is
-// enough; or of any, if the claim says anywhere, and then it takes all to contradict it. Holm's correction covers
-// looking at many.
+// Whole returns the verdict on a claim from the verdicts at its points. A claim about all points is contradicted by a
+// single point, a claim that says anywhere only by all points together. Holm's correction covers the number of
+// points.
 func Whole(c result.Claim, at []string) string {
 	switch {
 	case c.Untestable != "":

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* A packet scheduler that does what none should, to show that the module stands it. The test says what. */
+/* A packet scheduler that breaks the rules of the module, which has to withstand each misdeed of the enum below. */
 #include "mpcc/sched_kernel.h"
 
 enum {
