@@ -170,7 +170,7 @@ LONG := ^(TestRandomConnections|TestRandomScenes|TestNoSceneStalls)$$
 # These start mpcc some hundred times, or look at all that is loaded: no other test runs beside them.
 ALONE := ^Test(Host|ObjectScripts)
 # What these see hangs on how fast the machine is, on a browser or on containers: make verify runs them (PARTS=native).
-MEASURING := ^(TestHostPages|TestHostKubernetes|TestForeignPeer|TestWatchLive|TestLearnFindsTheProfile|TestLearnFromABattery|TestPageInBrowser|TestCrowdInBrowser|TestTransferOverTwoPaths|TestFastTransfer|TestBackupFallsSilent|TestSubflowBackup|TestFatTree)$$
+MEASURING := ^(TestWritten|TestHostPages|TestHostKubernetes|TestForeignPeer|TestWatchLive|TestLearnFindsTheProfile|TestLearnFromABattery|TestPageInBrowser|TestCrowdInBrowser|TestTransferOverTwoPaths|TestFastTransfer|TestBackupFallsSilent|TestSubflowBackup|TestFatTree)$$
 
 .PHONY: unit
 unit: ## Run the tests that need no VM (as root: some load BPF)
