@@ -105,14 +105,18 @@ func (s *Terminal) Resize(columns, rows int) {
 }
 
 // Lines returns what is on the screen, without blanks at the ends of lines.
-func (s *Terminal) Lines() []string {
-	lines := make([]string, s.rows)
-	s.screen.Lock()
-	defer s.screen.Unlock()
+func (s *Terminal) Lines() []string { return Lines(s.screen) }
+
+// Lines returns what is on a screen, without blanks at the ends of lines.
+func Lines(screen vt10x.Terminal) []string {
+	screen.Lock()
+	defer screen.Unlock()
+	columns, rows := screen.Size()
+	lines := make([]string, rows)
 	for y := range lines {
 		var line strings.Builder
-		for x := range s.columns {
-			line.WriteRune(max(' ', s.screen.Cell(x, y).Char)) // a cell that was never written to has 0
+		for x := range columns {
+			line.WriteRune(max(' ', screen.Cell(x, y).Char)) // a cell that was never written to has 0
 		}
 		lines[y] = strings.TrimRight(line.String(), " ")
 	}
