@@ -152,14 +152,17 @@ formatted:
 		{ echo "not as gofmt writes it: $$unformatted" >&2; exit 1; }
 
 .PHONY: lint
-lint: formatted ## Check formatting, licence lines, Go code, known vulnerabilities, Kubernetes manifests and the public API
+lint: formatted ## Check formatting, licence lines, Go code, Kubernetes manifests and the public API
 	@unlicensed=$$(grep -L 'SPDX-License-Identifier: GPL-2.0-only' $(C_FILES); \
 		grep -L -e 'SPDX-License-Identifier: Apache-2.0' -e '^// Code generated .* DO NOT EDIT' $(GO_FILES); :); \
 		[ -z "$$unlicensed" ] || { echo "without its SPDX line: $$unlicensed" >&2; exit 1; }
 	$(LINT) golangci-lint run # with vet and staticcheck
-	@.ci/vulnerabilities
 	go -C test/manifests test -count=1 .
 	@.ci/api
+
+.PHONY: vulnerabilities
+vulnerabilities: ## Fail if mpcc calls code with a vulnerability that Go's database knows (asks vuln.go.dev)
+	go tool -modfile=.ci/tools/vuln.mod govulncheck ./...
 
 # Packages in which goroutines or processes meet: their tests run under the race detector.
 CONCURRENT := ./cmd/... ./loader ./internal/lockfile ./internal/netns ./internal/kmod ./internal/watch/... \
@@ -170,7 +173,7 @@ LONG := ^(TestRandomConnections|TestRandomScenes|TestNoSceneStalls)$$
 # These start mpcc some hundred times, or look at all that is loaded: no other test runs beside them.
 ALONE := ^Test(Host|ObjectScripts)
 # What these see hangs on how fast the machine is, on a browser or on containers: make verify runs them (PARTS=native).
-MEASURING := ^(TestWritten|TestHostPages|TestHostKubernetes|TestForeignPeer|TestWatchLive|TestLearnFindsTheProfile|TestLearnFromABattery|TestPageInBrowser|TestCrowdInBrowser|TestTransferOverTwoPaths|TestFastTransfer|TestBackupFallsSilent|TestSubflowBackup|TestFatTree)$$
+MEASURING := ^(TestHostPages|TestHostKubernetes|TestForeignPeer|TestWatchLive|TestLearnFindsTheProfile|TestLearnFromABattery|TestPageInBrowser|TestCrowdInBrowser|TestTransferOverTwoPaths|TestFastTransfer|TestBackupFallsSilent|TestSubflowBackup|TestFatTree)$$
 
 .PHONY: unit
 unit: ## Run the tests that need no VM (as root: some load BPF)
@@ -283,6 +286,10 @@ verdicts: deps ## Print how well couple=shared tells shared bottlenecks, in many
 	go run ./test/kernels/cmd/vm run -own-time -kernel $(KERNEL) /usr/bin/e2e.test -test.run '^TestOwnTimeVerdicts$$' \
 		-test.timeout 2h -verdicts
 
+.PHONY: debug-deps
+debug-deps: # what building a debug kernel takes
+	@.ci/deps $$(sed 's/#.*//' internal/vm/debug-packages.txt)
+
 # What runs in the kernel: the module, the schedulers and the congestion controls, while they come and go. Tests that
 # compare rates are left out: a kernel that watches itself is too slow for them.
 SOAKED := ^Test(Module|SchedulerUnder|SchedulerOf|SchedulersNever|Redundant|Subflow|Switch|LifeUnder|Transfer)
@@ -290,15 +297,14 @@ ROUNDS ?= 3
 SOAK_KERNELS ?= debug rt
 
 .PHONY: soak
-soak: deps ## Run the kernel's part ROUNDS times on a kernel with KASAN and lockdep, built here, and on PREEMPT_RT
-	@.ci/deps $$(sed 's/#.*//' internal/vm/debug-packages.txt)
+soak: deps debug-deps ## Run the kernel's part ROUNDS times on a kernel with KASAN and lockdep, built here, and on PREEMPT_RT
 	for kernel in $(SOAK_KERNELS); do go run ./test/kernels/cmd/vm run -kernel $$kernel /usr/bin/e2e.test \
 		-test.v -test.run '$(SOAKED)' -test.count $(ROUNDS) -test.timeout 12h; done
 
 PARTS ?=
 
 .PHONY: verify
-verify: deps ## Run what takes long or measures, and is missing or older in docs/reliability (PARTS="kernels churn", or none to list them)
+verify: deps $(if $(filter all kernels kernels/debug%,$(PARTS)),debug-deps) ## Run what takes long or measures, and is missing or older in docs/reliability (PARTS="kernels churn", or none to list them)
 	$(SUDO) go run ./test/verify $(PARTS)
 
 .cache/site/installed: docs/site/requirements.txt
