@@ -56,6 +56,9 @@ type Spec struct {
 	// host's clock. On a busy host the command then takes longer, but measures the same.
 	OwnTime bool
 
+	// Alike gives an emulated VM in its own time the same date and the same random numbers in each run.
+	Alike bool
+
 	// Interactive ties the command to this terminal instead of Stdout.
 	Interactive bool
 
@@ -201,7 +204,11 @@ func (m machine) qemuArgs(accel string) []string {
 	if m.spec.OwnTime {
 		// An instruction takes 4 ns of the guest's time, and its sleep no time of the
 		// host's. A second CPU would gain nothing: they would take turns.
-		return append(args, "-smp", "1", "-accel", "tcg,thread=single", "-icount", "shift=2,sleep=off,align=off", "-rtc", "clock=vm")
+		args = append(args, "-smp", "1", "-accel", "tcg,thread=single", "-icount", "shift=2,sleep=off,align=off")
+		if m.spec.Alike {
+			return append(args, "-rtc", "base=2026-01-01,clock=vm", "-seed", "1")
+		}
+		return append(args, "-rtc", "clock=vm")
 	}
 	return append(args, "-smp", cpus, "-accel", "tcg,thread=multi")
 }

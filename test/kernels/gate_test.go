@@ -92,7 +92,7 @@ func TestGate(t *testing.T) {
 		}
 		kernel := find(t, gate.kernel)
 		kernel.NoModule = gate.kernel != Labels()[0] // whose schedulers are tested, and a module takes minutes to build
-		spec := vm.Spec{Kernel: kernel, Files: files, OwnTime: true}
+		spec := vm.Spec{Kernel: kernel, Files: files, OwnTime: true, Alike: true}
 		jobs = append(jobs, job{gate.name, func(t *testing.T) { testKernel(t, spec, tests, gate.tests) }})
 	}
 	twoAtATime(t, jobs)
