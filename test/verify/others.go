@@ -185,7 +185,7 @@ func runSoak(ctx context.Context, b *bench, cells []verified.Cell) error {
 }
 
 // fuzzTime is for each target.
-const fuzzTime = "10m"
+const fuzzTime = "3m"
 
 // fuzzed finds how many inputs a target was run with.
 var fuzzed = regexp.MustCompile(`: (?:Done |execs: )(\d+)`)
