@@ -230,7 +230,10 @@ define harness
 		-fsanitize=fuzzer,$(FUZZ_SANITIZERS) -fno-sanitize-recover=all \
 		$(if $(filter-out test/fuzz/$*.c,$<),-DALGORITHM=$*) -MMD -MP -MT $@ -o $@ $< -lm
 endef
--include $(wildcard .cache/fuzz/bin/*.d)
+DEPENDENCIES := $(wildcard .cache/fuzz/bin/*.d)
+-include $(DEPENDENCIES)
+# The compiler writes them; without this, make would take them for harnesses.
+$(DEPENDENCIES): ;
 .SECONDARY: $(HARNESSES:fuzz/%=.cache/fuzz/bin/%)
 
 .cache/fuzz/bin/cc-%: test/fuzz/eval.c
