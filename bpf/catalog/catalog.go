@@ -114,7 +114,7 @@ var Entries = []Entry{
 		Coupling:       "|G|",
 		Reconstruction: "the grouping, by RTTs alone, and the cap 1/w",
 		State:          "nothing",
-		Good:           "not knowing whether the paths share a bottleneck: couples only where they do",
+		Good:           "sharing a bottleneck with no more than its part, whatever the RTTs of its subflows",
 		Bad:            "bottlenecks without a queue (random losses, fq_codel): their RTTs tell nothing",
 	},
 	{

@@ -161,8 +161,7 @@ static __noinline int run_period(struct tcp_sock *tp)
 /* Not called in fast recovery. After a timeout srtt tells of the timeout, not of the path's delay. */
 static __always_inline void cdd_on_ack(struct cc_state *state, struct tcp_sock *tp)
 {
-	if (mpcc_bits(&tp->inet_conn, icsk_ca_state) != TCP_CA_Loss &&
-	    tp->tcp_mstamp >= state->next_cut_us)
+	if (!in_loss(tp) && tp->tcp_mstamp >= state->next_cut_us)
 		run_period(tp);
 }
 

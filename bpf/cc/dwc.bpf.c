@@ -13,7 +13,6 @@
  * The paper finds shared bottlenecks by loss and delay together, in a way that could not be read. G is what the
  * detector of all controls finds (bottleneck.h), by delay.
  */
-#define MPCC_COUPLE COUPLE_SHARED
 #define MPCC_PAPER_COUPLE "shared"
 #include "mpcc/cc.h"
 

@@ -191,7 +191,7 @@ static __always_inline void mpcubic_read_private(struct mpcc_path *p, const stru
 	const struct mpcc_flow *flow = &state->flow;
 
 	to_number(&p->last_max, flow->last_max);
-	if (flow->curve_of)
+	if (flow->curve_subflows)
 		p->epoch_us = elapsed_us((__u32)tp->tcp_mstamp, flow->curve.began_us);
 }
 
@@ -213,18 +213,19 @@ static __always_inline void mpcubic_follow(struct mpcc_step *step, struct cc_vie
 	__u32 n = sum_of(v)->n, cwnd = tp->snd_cwnd, now_us = (__u32)tp->tcp_mstamp;
 	struct mpcc_num w = num_of(cwnd);
 	struct course course;
+	__u64 t_us;
 
-	if (flow->curve_of != n) {
+	if (flow->curve_subflows != n) {
 		begin_curve(&curve, cwnd, flow->last_max, now_us);
-		flow->curve_of = n;
+		flow->curve_subflows = n;
 		flow->in_round = 0;
 	}
 	grow_friendly(&curve, reno_segments(cwnd, n));
+	t_us = (__u64)age_of(&curve, now_us) + (tp->srtt_us >> 3);
 	flow->curve = curve;
 	course.origin = num_of(curve.origin);
 	course.k = num_div(num_of((__u64)curve.k << CUBIC_TICK_SHIFT), num_of(1000000));
-	step_to(step, &course, (__u64)elapsed_us(now_us, curve.began_us) + (tp->srtt_us >> 3), cwnd,
-		n);
+	step_to(step, &course, t_us, cwnd, n);
 	if (curve.friendly > cwnd)
 		step->up = num_max(step->up, num_min(num_div(num_of(curve.friendly - cwnd), w),
 						     num_scale(num_of(1), -1)));

@@ -214,7 +214,7 @@ static __noinline bool end_round(struct sock *sk)
 	state->flow.alone = rule_for(&v) != ALONE_OWN;
 	if (state->flow.alone)
 		return false;
-	state->flow.curve_of = 0;
+	state->flow.curve_subflows = 0;
 	r.setting.window = v.self.cwnd;
 	r.setting.ssthresh = v.self.ssthresh;
 	r.alpha = state->alpha;
@@ -269,11 +269,11 @@ static __always_inline void run_rounds(struct sock *sk, __u32 ack, __u32 acked)
 
 	if (!state->alpha)
 		start_over(state, tp);
-	take_sample(state, tp);
 	if (state->off) {
 		run_reno(tp, acked);
 		return;
 	}
+	take_sample(state, tp);
 	if (wrapping_diff(ack, state->round_end) > 0) {
 		bool ruled = state->samples >= MIN_SAMPLES && end_round(sk);
 

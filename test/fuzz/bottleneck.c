@@ -17,6 +17,8 @@ static struct mpcc_delays records[SUBFLOWS];
 static struct mpcc_delay_sum sums[SUBFLOWS];
 static __u32 noted[SUBFLOWS];
 static __u32 bases_us[SUBFLOWS];
+/* A connection that has had many subflows. */
+static const __u32 ids[SUBFLOWS] = { 2, 10, 18 };
 
 static void start(void)
 {
@@ -48,8 +50,8 @@ static void ack(int i, __u64 now_us, __u32 rtt_us)
 
 static __u32 judge(int i, int k)
 {
-	__u32 verdict = judge_bottleneck(&records[i], &records[k], k, k + 1);
-	const struct mpcc_pair *p = &records[i].pairs[k];
+	__u32 verdict = judge_bottleneck(&records[i], &records[k], ids[k]);
+	const struct mpcc_pair *p = &records[i].pairs[pair_index(&records[i], ids[k])];
 
 	require(verdict <= MPCC_APART && p->verdict == verdict, "verdict %u", verdict);
 	require(p->lag >= -MPCC_MOST_LAG && p->lag <= MPCC_MOST_LAG, "lag %d", p->lag);
@@ -71,31 +73,54 @@ static __u32 random_of(__u64 *state, __u32 below)
 	return *state % below;
 }
 
+#define RUN_MS 20000
+
 /*
  * Twenty seconds of a queue that changes at random, seen by both subflows, the second one's ACKs later; or of two
- * such queues. An ACK a millisecond, and jitter.
+ * such queues. An ACK a millisecond, and jitter. So often a second the host stands still for up to 20 ms: what comes
+ * meanwhile is seen at the end, and what it sends then, all at once, fills each queue for half as long.
  */
-static __u32 verdict_of(__u64 seed, bool shared, __u32 later_ms, __u32 jitter_us)
+static __u32 verdict_of(__u64 seed, bool shared, __u32 later_ms, __u32 jitter_us, __u32 pauses)
 {
-	static __u32 delay_us[2][20000];
-	__u32 ends[] = { 0, 0 };
+	static __u32 delay_us[2][RUN_MS];
+	static __u32 still_until_ms[RUN_MS]; /* or the present */
+	/* A queue that changes little beside what the pauses do. */
+	__u32 ends[] = { 0, 0 }, rise_us = pauses ? 50 : 400;
 
 	start();
 	bases_us[0] = 20000;
 	bases_us[1] = 20000 + 1000 * later_ms;
 	for (int q = 0; q < 2; q++)
-		for (int ms = 0; ms < 20000; ms++) {
+		for (int ms = 0; ms < RUN_MS; ms++) {
 			__u32 before = ms ? delay_us[q][ms - 1] : 0;
 
-			delay_us[q][ms] = random_of(&seed, 256) ? before + random_of(&seed, 400) :
-								  before / 2;
+			delay_us[q][ms] = random_of(&seed, 256) ?
+						  before + random_of(&seed, rise_us) :
+						  before / 2;
 		}
-	for (__u32 ms = later_ms; ms < 20000; ms++) {
-		__u64 now_us = 1000000000 + 1000 * (__u64)ms;
+	for (__u32 ms = 0; ms < RUN_MS; ms++)
+		still_until_ms[ms] = ms;
+	for (__u32 ms = 0; ms + 40 < RUN_MS; ms++) {
+		__u32 length_ms;
 
-		ack(0, now_us, bases_us[0] + delay_us[0][ms] + random_of(&seed, jitter_us + 1));
+		if (!pauses || random_of(&seed, 1000) >= pauses)
+			continue;
+		length_ms = 1 + random_of(&seed, 20);
+		for (__u32 i = 0; i < length_ms; i++)
+			still_until_ms[ms + i] = ms + length_ms;
+		ms += length_ms;
+		for (__u32 i = 0; i < length_ms / 2; i++)
+			for (int q = 0; q < 2; q++)
+				delay_us[q][ms + i] += 1000 * (length_ms / 2 - i);
+	}
+	for (__u32 ms = later_ms; ms < RUN_MS; ms++) {
+		__u64 now_us = 1000000000 + 1000 * (__u64)still_until_ms[ms];
+		__u32 late_us = 1000 * (still_until_ms[ms] - ms);
+
+		ack(0, now_us,
+		    bases_us[0] + delay_us[0][ms] + late_us + random_of(&seed, jitter_us + 1));
 		ack(1, now_us,
-		    bases_us[1] + delay_us[!shared][ms - later_ms] +
+		    bases_us[1] + delay_us[!shared][ms - later_ms] + late_us +
 			    random_of(&seed, jitter_us + 1));
 		ends[0] = judge(0, 1);
 		ends[1] = judge(1, 0);
@@ -108,17 +133,23 @@ static __u32 verdict_of(__u64 seed, bool shared, __u32 later_ms, __u32 jitter_us
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
 	static const struct {
-		__u32 later_ms, jitter_us;
-	} cases[] = { { 0, 0 }, { 0, 10000 }, { 40, 1000 }, { 300, 0 } };
+		__u32 later_ms, jitter_us, pauses;
+	} cases[] = { { 0, 0, 0 }, { 0, 10000, 0 }, { 40, 1000, 0 }, { 300, 0, 0 },
+		      { 0, 0, 1 }, { 0, 0, 4 },	    { 40, 1000, 4 }, { 40, 5000, 4 } };
 
 	for (__u64 seed = 1; seed <= 5; seed++)
-		for (int i = 0; i < 4; i++) {
+		for (__u32 i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
 			__u32 later = cases[i].later_ms, jitter = cases[i].jitter_us;
+			__u32 pauses = cases[i].pauses;
+			__u32 of_one = verdict_of(seed, true, later, jitter, pauses);
+			__u32 of_two = verdict_of(seed, false, later, jitter, pauses);
 
-			require(verdict_of(seed, true, later, jitter) == MPCC_SHARED,
-				"%u ms later, jitter %u us, seed %llu", later, jitter, seed);
-			require(verdict_of(seed, false, later, jitter) == MPCC_APART,
-				"%u ms later, jitter %u us, seed %llu", later, jitter, seed);
+			require(of_one == MPCC_SHARED,
+				"%u ms later, jitter %u us, %u pauses, seed %llu", later, jitter,
+				pauses, seed);
+			require(of_two == MPCC_APART,
+				"%u ms later, jitter %u us, %u pauses, seed %llu", later, jitter,
+				pauses, seed);
 		}
 	return 0;
 }

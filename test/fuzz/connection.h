@@ -11,7 +11,7 @@ struct connection {
 	struct mptcp_sock sock;
 };
 
-/* So many established subflows under a congestion control, their ids from 1 on, the rest zero. */
+/* So many established subflows under a congestion control, coupled with each other, their ids from 1 on, the rest zero. */
 static inline void join(struct connection *c, __u32 count, const struct tcp_congestion_ops *ops)
 {
 	struct list_head *last = &c->sock.conn_list;
@@ -27,6 +27,7 @@ static inline void join(struct connection *c, __u32 count, const struct tcp_cong
 		tp->inet_conn.icsk_ulp_data = ctx;
 		tp->inet_conn.icsk_ca_ops = ops;
 		tp->inet_conn.icsk_inet.sk.__sk_common.skc_state = TCP_ESTABLISHED;
+		flow_of(tp)->together = MPCC_ALL_TOGETHER;
 		ctx->subflow_id = i + 1;
 		ctx->tcp_sock = (struct sock *)tp;
 		ctx->conn = (struct sock *)&c->sock;

@@ -249,8 +249,17 @@ static void draw_sockets(struct input *in)
 		c->request_bkup = p->backup && !(kind & 8);
 		c->stale = p->stale;
 		c->closing = p->closing && !(kind & 2);
-		c->subflow_id = p->subflow_id;
+		c->subflow_id = draw_byte(in);
 	}
+}
+
+/* Each subflow of this control has a bit of its own, others have two. */
+static bool is_together(__u32 self, __u32 i)
+{
+	bool alike = socks[i].inet_conn.icsk_ca_ops == &ALGORITHM;
+	__u32 bit = alike ? flow_of(&socks[i])->place : 10 + connection.contexts[i].subflow_id % 2;
+
+	return flow_of(&socks[self])->together >> bit & 1;
 }
 
 /* The paths as one subflow sees them. */
@@ -266,9 +275,7 @@ static void see_from(__u32 self)
 			.backup = p->backup,
 			.stale = p->stale,
 			.closing = p->closing || is_other(i),
-			.subflow_id = p->subflow_id,
-			.group = i != self &&
-				 flow_of(&socks[self])->apart >> (p->subflow_id & 15) & 1,
+			.group = i != self && !is_together(self, i),
 		};
 		if (socks[i].inet_conn.icsk_ca_ops == &ALGORITHM)
 			read_private(p, &socks[i], private_of(&socks[self]));
@@ -288,8 +295,8 @@ static void check_walk(struct input *in)
 		see_from(i);
 		memset(eval.decisions, 0, sizeof(eval.decisions));
 		decide_given();
-		flow_of(&socks[i])->single = count_group(&eval.paths[i], false) ==
-					     eval.decisions[i].coupled;
+		if (count_group(&eval.paths[i], false) == eval.decisions[i].coupled)
+			flow_of(&socks[i])->together = 0;
 		look(&v, &socks[i]);
 		decide_window(&setting, &v);
 		decide_step(&d.increase, &v);

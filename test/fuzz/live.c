@@ -114,11 +114,11 @@ static void check_decision(__u32 i, const struct tcp_sock *before, __u32 cwnd)
 {
 	const struct mpcc_flow *flow = &private_of(&connection.subflows[i])->flow;
 	__u64 rtt_us = before->srtt_us >> 3;
-	__u64 least_us = flow->curve_of ? 2048 * flow->curve_of : 100;
-	__u64 for_us = flow->curve_of ? rtt_us / 16 : rtt_us;
+	__u64 least_us = flow->curve_subflows ? 2048 * flow->curve_subflows : 100;
+	__u64 for_us = flow->curve_subflows ? rtt_us / 16 : rtt_us;
 
 	/* Alone, CUBIC goes by its own clock. */
-	if (flow->curve_of == 1) {
+	if (flow->curve_subflows == 1) {
 		least_us = 1024;
 		for_us = 0;
 	}

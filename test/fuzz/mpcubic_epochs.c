@@ -17,6 +17,7 @@ static struct tcp_sock *const tp = &connection.subflows[0];
 static void start(__u32 subflows, __u32 cwnd, __u32 rtt_us)
 {
 	join(&connection, subflows, &mpcubic);
+	couple = COUPLE_ALWAYS;
 	for (__u32 i = 0; i < subflows; i++) {
 		connection.subflows[i].srtt_us = rtt_us << 3;
 		connection.subflows[i].snd_cwnd = cwnd;
@@ -62,8 +63,8 @@ static __u64 epoch_us(void)
 
 static void require_epoch(__u64 us)
 {
-	require(flow_of(tp)->curve_of && epoch_us() == us, "a curve for %u, %llu us, want %llu",
-		flow_of(tp)->curve_of, epoch_us(), us);
+	require(flow_of(tp)->curve_subflows && epoch_us() == us,
+		"a curve for %u, %llu us, want %llu", flow_of(tp)->curve_subflows, epoch_us(), us);
 }
 
 static void require_loss(__u32 cwnd, __u32 last_max)
@@ -82,7 +83,7 @@ static void run_to(double seconds, double window)
 	__u32 rtt_us = tp->srtt_us >> 3;
 	__u64 us = epoch_us();
 
-	if (!flow_of(tp)->curve_of) {
+	if (!flow_of(tp)->curve_subflows) {
 		ack(rtt_us / 8, (tp->snd_cwnd + 4) / 8);
 		require_epoch(0);
 	}
@@ -294,8 +295,8 @@ static void check_ack(__u32 linked, __u32 after_us, __u32 segments)
 	}
 	if (model.subflows)
 		require((__s64)epoch_us() == model.us, "%llu us, want %lld", epoch_us(), model.us);
-	require(!!model.subflows == !!flow_of(tp)->curve_of, "a curve for %u, want %u",
-		flow_of(tp)->curve_of, model.subflows);
+	require(!!model.subflows == !!flow_of(tp)->curve_subflows, "a curve for %u, want %u",
+		flow_of(tp)->curve_subflows, model.subflows);
 	require(tp->snd_cwnd >= before, "cwnd %u from %u", tp->snd_cwnd, before);
 	require(tp->snd_cwnd <= before + fast + segments / 2 + 1, "cwnd %u from %u, %u segments",
 		tp->snd_cwnd, before, segments);
@@ -311,6 +312,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
 	memset(&model, 0, sizeof(model));
 	draw_tunables(&in);
 	slow_start = SLOW_START_STANDARD;
+	couple = COUPLE_ALWAYS;
 	while (in.size) {
 		/* 4 seconds at most, so that 400 events are less than the clock's 71 minutes. */
 		__u32 number = draw_number(&in, 22), before = tp->snd_cwnd;

@@ -125,6 +125,30 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	require_end(200, 100, 999, false);
 	start_above(16, 1000);
 	require_end(7, 100, 1000, true);
+	/* Once ended, slow start after a pause goes up to where it ended, under whatever rule; after a timeout it is new. */
+	for (alone = ALONE_CUBIC; alone <= ALONE_OWN; alone++) {
+		start_above(16, 10000);
+		require_end(9, 3000, 20000, true);
+		tp->snd_cwnd = tp->snd_ssthresh = 120;
+		ack(3000, 2, 1000, 20000);
+		tp->snd_cwnd = 20;
+		for (int i = 0; i < 100; i++)
+			ack(3000, 3 + i, 1000 + i, 30000);
+		require(tp->snd_cwnd >= 120 && tp->snd_ssthresh == 120,
+			"after a pause: cwnd %u, ssthresh %u", tp->snd_cwnd, tp->snd_ssthresh);
+		CALL(mpcc_set_state, ARG(tp), TCP_CA_Loss);
+		tp->snd_cwnd = 20;
+		tp->snd_ssthresh = 0x7fffffff;
+		ack(3000, 1, 1, 10000);
+		require_end(9, 3000, 20000, true);
+	}
+	alone = ALONE_CUBIC;
+	/* What was sent twice after a timeout tells of no delay. */
+	start_above(16, 10000);
+	tp->inet_conn.icsk_ca_state = TCP_CA_Loss;
+	require_end(50, 3000, 20000, false);
+	tp->inet_conn.icsk_ca_state = TCP_CA_Open;
+	require_end(9, 3000, 20000, true);
 	/* Small windows go on: the 15th is for 16 packets. */
 	start_above(2, 10000);
 	require_end(14 + 9, 3000, 20000, true);

@@ -17,6 +17,7 @@ static struct tcp_sock *const tp = &connection.subflows[0];
 static void start(__u32 subflows)
 {
 	join(&connection, subflows, &wvegas);
+	couple = COUPLE_ALWAYS;
 	for (__u32 i = 0; i < subflows; i++)
 		connection.subflows[i].srtt_us = 50000 << 3;
 	tp->snd_cwnd = 20;
@@ -175,7 +176,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	require(private_of(tp)->flow.alone, "not alone");
 	tp->tcp_mstamp += 100000;
 	ack(private_of(tp)->round_end + 1, 50000);
-	require(private_of(tp)->flow.curve_of == 1, "no curve");
+	require(private_of(tp)->flow.curve_subflows == 1, "no curve");
 	join_again(2);
 	tp->tcp_mstamp += 100000;
 	ack(private_of(tp)->round_end + 1, 50000);
@@ -226,7 +227,7 @@ static void check_ack(__u32 byte, __u32 rtt_us)
 	     moves = over || model.off || in_slow_start(tp);
 	__u32 before = tp->snd_cwnd;
 
-	if (rtt_us) {
+	if (rtt_us && !model.off) {
 		if (!model.samples || rtt_us < model.smallest_us)
 			model.smallest_us = rtt_us;
 		model.samples++;

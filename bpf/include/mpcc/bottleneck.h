@@ -24,6 +24,10 @@
  * The sibling may see the same delay later, by up to the difference of the base RTTs: the lag at which the
  * evidence is best is sought, one other lag each time.
  *
+ * A host that stands still for some milliseconds delays all its subflows at once, and the burst after it fills every
+ * queue. Such changes are few and large. So a difference counts for at most twice the mean magnitude of those of its
+ * scale before it.
+ *
  * What it cannot tell: queues that fill and drain in step to within an interval (identical paths, nothing
  * random); a queue that hardly changes in ten seconds, or less than jitter does; one that a scheduler
  * (fq_codel) divides among flows; a link that random losses keep empty. Where noise is not of the kind above
@@ -43,6 +47,8 @@
 #define MPCC_SCALES 6
 /* A scale with fewer second differences is not heard. */
 #define MPCC_FEWEST_CHANGES 4
+/* Larger than any second difference. */
+#define MPCC_ANY_CHANGE (1LL << 32)
 /* A record keeps RTTs in units of 2^5 us. */
 #define MPCC_DELAY_SHIFT 5
 #define MPCC_LONGEST_DELAY_US ((1 << 21) - (2 << MPCC_DELAY_SHIFT))
@@ -55,12 +61,13 @@
 /* A subflow judges one sibling every 12 intervals, 197 ms, so that many siblings cost no more than one. */
 #define MPCC_JUDGE_EVERY 12
 /*
- * The first verdict needs evidence of 2 (odds of 7 to 1), since the rule that holds without a verdict is a guess;
- * another one 3 (20 to 1). The newest 4.2 s count for at most 16. What was before fades with a time constant
- * of 4.2 s and counts for at most 8, so that it steadies a verdict, but does not outlive a change of path.
+ * A verdict needs evidence of 3 (odds of 20 to 1), and "shared" goes when less than 1 is left: to couple subflows that
+ * share nothing costs their user most of what they carry. The newest 4.2 s count for at most 16. What was before fades
+ * with a time constant of 4.2 s and counts for at most 8, so that it steadies a verdict, but does not outlive a change
+ * of path.
  */
-#define MPCC_ENOUGH_EVIDENCE (2 << 8)
-#define MPCC_EVIDENCE_TO_CHANGE (3 << 8)
+#define MPCC_EVIDENCE (3 << 8)
+#define MPCC_EVIDENCE_TO_STAY (1 << 8)
 #define MPCC_MOST_NEW_EVIDENCE (16 << 8)
 #define MPCC_MOST_OLD_EVIDENCE (8 << 8)
 /* 0.84, of 256: even behind one queue two subflows do not sample the same packets. */
@@ -192,6 +199,11 @@ static __always_inline __u32 magnitude(__s64 v)
 	return v < 0 ? -v : v;
 }
 
+static __always_inline __s64 within(__s64 v, __s64 bound)
+{
+	return v > bound ? bound : v < -bound ? -bound : v;
+}
+
 /* The mean of two halves, of which one may have no samples. */
 static __always_inline __u32 mean_of(__u32 a, __u32 b)
 {
@@ -212,9 +224,12 @@ MPCC_GLOBAL __u64 add_means(struct mpcc_delays *d nonnull, __u32 scale, __u64 pa
 	earlier = s->earlier;
 	held = s->before;
 	if (both && before.own && before.sibling && earlier.own && earlier.sibling) {
+		__s64 most = s->count >= MPCC_FEWEST_CHANGES ? s->sum / s->count : MPCC_ANY_CHANGE;
 		__s64 x = second_difference(m.own, before.own, earlier.own);
 		__s64 y = second_difference(m.sibling, before.sibling, earlier.sibling);
 
+		x = within(x, most);
+		y = within(y, most);
 		s->power += x * x + y * y;
 		s->difference += (x - y) * (x - y);
 		s->sum += magnitude(x) + magnitude(y);
@@ -292,11 +307,6 @@ MPCC_GLOBAL __s32 compare_delays(struct mpcc_delays *own nonnull,
 	return evidence;
 }
 
-static __always_inline __s32 within(__s32 v, __s32 bound)
-{
-	return v > bound ? bound : v < -bound ? -bound : v;
-}
-
 /*
  * How many intervals later the sibling sees a queue near this host; near the peer, both see it at once. Base
  * RTTs that were measured over a queue are a little wrong: an eighth more, and one, where they differ at all.
@@ -315,27 +325,43 @@ static __always_inline __s32 longest_lag(const struct mpcc_delays *own,
 	return us < 0 ? -(__s32)lag : (__s32)lag;
 }
 
-/* The last verdict on a sibling, as enum mpcc_bottleneck. */
-static __always_inline __u32 last_verdict(const struct mpcc_delays *own, __u32 slot,
-					  __u32 sibling_id)
+/* Where a sibling's pair is, or is to be: there are as many as siblings, so the one judged longest ago is one's that left. */
+MPCC_GLOBAL __u32 pair_index(const struct mpcc_delays *own nonnull, __u32 sibling_id)
 {
-	const struct mpcc_pair *p = &own->pairs[slot % MPCC_SIBLINGS];
+	__u64 oldest = ~0ULL;
+	__u32 index = 0;
+
+	for (__u32 i = 0; i < MPCC_SIBLINGS; i++) {
+		const struct mpcc_pair *p = &own->pairs[i];
+
+		if (p->sibling == sibling_id)
+			return i;
+		if (p->judged_at < oldest) {
+			oldest = p->judged_at;
+			index = i;
+		}
+	}
+	return index;
+}
+
+/* The last verdict on a sibling, as enum mpcc_bottleneck. */
+static __always_inline __u32 last_verdict(const struct mpcc_delays *own, __u32 sibling_id)
+{
+	const struct mpcc_pair *p = &own->pairs[pair_index(own, sibling_id) % MPCC_SIBLINGS];
 
 	return p->sibling == sibling_id ? p->verdict : MPCC_UNDECIDED;
 }
 
 /*
- * A new verdict on a sibling. A slot is kept for as long as the id (not 0) in it stays the same. Whoever calls it
- * more often than every MPCC_JUDGE_EVERY intervals hears the last verdict. Takes one comparison of the records, or
- * two if the base RTTs differ, of 4 to 8 us each.
+ * A new verdict on a sibling, whose id is not 0. Whoever calls it more often than every MPCC_JUDGE_EVERY intervals
+ * hears the last verdict. Takes one comparison of the records, or two if the base RTTs differ, of 4 to 8 us each.
  */
 MPCC_GLOBAL __u32 judge_bottleneck(struct mpcc_delays *own nonnull,
-				   const struct mpcc_delays *sibling nonnull, __u32 slot,
-				   __u32 sibling_id)
+				   const struct mpcc_delays *sibling nonnull, __u32 sibling_id)
 {
-	struct mpcc_pair *p = &own->pairs[slot % MPCC_SIBLINGS];
+	struct mpcc_pair *p = &own->pairs[pair_index(own, sibling_id) % MPCC_SIBLINGS];
 	__s32 longest = longest_lag(own, sibling), low = longest < 0 ? longest : 0;
-	__s32 high = longest > 0 ? longest : 0, found, other, enough;
+	__s32 high = longest > 0 ? longest : 0, found, other;
 	__u64 passed = own->newest - p->judged_at;
 
 	if (p->sibling != sibling_id) {
@@ -368,11 +394,12 @@ MPCC_GLOBAL __u32 judge_bottleneck(struct mpcc_delays *own nonnull,
 	p->evidence_q8 += (found - p->evidence_q8) * (__s32)passed >> MPCC_INTERVALS_SHIFT;
 	p->evidence_q8 = within(p->evidence_q8, MPCC_MOST_OLD_EVIDENCE);
 	found += p->evidence_q8;
-	enough = p->verdict ? MPCC_EVIDENCE_TO_CHANGE : MPCC_ENOUGH_EVIDENCE;
-	if (found >= enough)
+	if (found >= MPCC_EVIDENCE)
 		p->verdict = MPCC_SHARED;
-	else if (found <= -enough)
+	else if (found <= -MPCC_EVIDENCE)
 		p->verdict = MPCC_APART;
+	else if (p->verdict == MPCC_SHARED && found < MPCC_EVIDENCE_TO_STAY)
+		p->verdict = MPCC_UNDECIDED;
 	return p->verdict;
 }
 

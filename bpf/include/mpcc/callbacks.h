@@ -25,7 +25,11 @@ static __always_inline bool hand_over(struct sock *sk)
 
 static __always_inline void control_init(struct sock *sk)
 {
-	__builtin_memset(tcp_sk(sk)->inet_conn.icsk_ca_priv, 0, MPCC_PRIVATE_BYTES);
+	struct tcp_sock *tp = tcp_sk(sk);
+
+	__builtin_memset(tp->inet_conn.icsk_ca_priv, 0, MPCC_PRIVATE_BYTES);
+	if (couple == COUPLE_ALWAYS)
+		flow_of(tp)->together = MPCC_ALL_TOGETHER;
 }
 
 static __always_inline void control_ack(struct sock *sk, __u32 ack, __u32 acked)
@@ -64,6 +68,7 @@ static __always_inline void control_state(struct sock *sk, __u8 new_state)
 		return;
 	void_decision(flow);
 	flow->last_max = 0;
+	flow->started = 0;
 }
 
 SEC("struct_ops")

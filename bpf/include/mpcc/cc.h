@@ -4,6 +4,7 @@
  *
  * In these every one deviates from its source, since the sources harm their users there; --set paper takes them back:
  *   alone       a connection of one usable subflow is the kernel's CUBIC, not Reno (window.h, cubic.h)
+ *   couple      only subflows that share a bottleneck are coupled (sharing.h)
  *   slow_start  ends before the queue overflows (slow_start.h)
  *   plain       a connection that is not MPTCP is handed to the kernel's CUBIC (callbacks.h)
  */
@@ -32,14 +33,14 @@
 	}
 
 /* For an algorithm that compares a path's RTT with its smallest one. */
-#define TUNABLE_BASE_RTT                                                                 \
-	enum { BASE_LIFETIME, BASE_WINDOW };                                             \
-	TUNABLE_PAPER(base_rtt, BASE_WINDOW, "lifetime",                                 \
-		      "lifetime|window; how long the smallest RTT is remembered");       \
-	static __always_inline __u32 base_rtt_of(const struct tcp_sock *tp,              \
-						 const struct mpcc_flow *flow)           \
-	{                                                                                \
-		return base_rtt == BASE_WINDOW ? tp->rtt_min.s[0].v : flow->base_rtt_us; \
+#define TUNABLE_BASE_RTT                                                             \
+	enum { BASE_LIFETIME, BASE_WINDOW };                                         \
+	TUNABLE_PAPER(base_rtt, BASE_WINDOW, "lifetime",                             \
+		      "lifetime|window; how long the smallest RTT is remembered");   \
+	static __always_inline __u32 base_rtt_of(const struct tcp_sock *tp,          \
+						 const struct mpcc_flow *flow)       \
+	{                                                                            \
+		return base_rtt == BASE_WINDOW ? min_rtt_of(tp) : flow->base_rtt_us; \
 	}
 
 /*

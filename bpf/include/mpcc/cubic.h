@@ -18,8 +18,7 @@
 #ifndef MPCC_CUBIC_H
 #define MPCC_CUBIC_H
 
-#include "path.h"
-#include "state.h"
+#include "view.h"
 
 #define CUBIC_TICK_SHIFT 10
 /* C is 30948501 / 2^56 packets per cubic tick, and 1/C is this. */
@@ -27,6 +26,8 @@
 #define CUBIC_INVERSE_C 2328306437U
 /* 268 seconds or 7,700,000 packets from the plateau; the most that the cube has room for. */
 #define CUBIC_MOST_TICKS (1 << 18)
+/* Eighteen minutes; later than that, a window of any size is as far above its plateau as it goes. */
+#define CUBIC_OLDEST_US (1 << 30)
 #define CUBIC_LEAST_CNT 2
 /* The largest cnt before the first loss, while nothing is known of the path. */
 #define CUBIC_FIRST_CNT 20
@@ -105,49 +106,72 @@ static __always_inline void grow_friendly(struct mpcc_curve *c, __u64 per_packet
 static __always_inline void skip_pause(struct mpcc_flow *flow, const struct tcp_sock *tp)
 {
 	__u32 now_us = (__u32)tp->tcp_mstamp, rtt_us = tp->rack.rtt_us;
-	__u32 since_us = elapsed_us(now_us, flow->quiet_us), age_us;
+	__u32 since_us = elapsed_us(now_us, flow->quiet_us), sent_us = elapsed_us(now_us, rtt_us);
 
-	if (flow->curve_of && flow->quiet_us && since_us > rtt_us) {
-		age_us = elapsed_us(now_us, flow->curve.began_us);
-		age_us = age_us > since_us ? age_us - (since_us - rtt_us) : rtt_us;
-		flow->curve.began_us = elapsed_us(now_us, age_us);
-	}
-	flow->quiet_us = tp->packets_out ? 0 : elapsed_us(now_us, rtt_us);
+	/* Compared with each other, the two are less than 2^31 us apart, however long ago they were. */
+	if (flow->curve_subflows && flow->quiet_us && since_us > rtt_us)
+		flow->curve.began_us = wrapping_diff(flow->curve.began_us, flow->quiet_us) < 0 ?
+					       later_us(flow->curve.began_us, since_us - rtt_us) :
+					       sent_us;
+	flow->quiet_us = tp->packets_out ? 0 : sent_us;
 }
 
-/* Has the curve see only a part of the time since the last decision, and of the segments. */
-static __always_inline void slow_curve(struct mpcc_flow *flow, struct mpcc_num part, __u32 now_us,
-				       __u32 since_us)
-{
-	__u32 age_us = elapsed_us(now_us, flow->curve.began_us);
-	__u64 part_q16 = num_to_fixed(part, 16);
+/* All of its growth, as a part of it in 2^-16. */
+#define WHOLE_Q16 (1 << 16)
 
-	if (part_q16 >= 1 << 16)
+/* Has the curve see only a part of the time since the last decision. */
+static __always_inline void slow_curve(struct mpcc_flow *flow, const struct tcp_sock *tp,
+				       __u64 part_q16)
+{
+	__u32 now_us = (__u32)tp->tcp_mstamp;
+	__u32 age_us = elapsed_us(now_us, flow->curve.began_us);
+	__u32 since_us = elapsed_us(now_us, flow->decided_us);
+
+	if (part_q16 >= WHOLE_Q16)
 		return;
 	/* It may have begun later than that, or a pause may have moved its begin. */
 	if (since_us > age_us)
 		since_us = age_us;
-	age_us -= since_us * ((1 << 16) - part_q16) >> 16;
+	age_us -= since_us * (WHOLE_Q16 - part_q16) >> 16;
 	flow->curve.began_us = elapsed_us(now_us, age_us);
-	flow->curve.acked = flow->curve.acked * part_q16 >> 16;
 }
 
-/* The rule of a connection of one subflow: what a segment adds now, in a curve that goes on or begins. */
-static __always_inline __s64 cubic_step(struct mpcc_flow *flow, const struct tcp_sock *tp)
+/*
+ * Age of a curve. One that was begun longer ago than CUBIC looks back begins later, before its clock goes round. A
+ * silence whose length the clock cannot tell from none may have its begin lie ahead.
+ */
+static __always_inline __u32 age_of(struct mpcc_curve *c, __u32 now_us)
+{
+	__s32 age_us = wrapping_diff(now_us, c->began_us);
+
+	if (age_us > CUBIC_OLDEST_US)
+		age_us = CUBIC_OLDEST_US;
+	if (age_us < 0)
+		age_us = 0;
+	c->began_us = elapsed_us(now_us, age_us);
+	return age_us;
+}
+
+/*
+ * The rule of a connection of one subflow, or of one that is by itself and keeps a part of its growth: what a segment
+ * adds now, in a curve that goes on or begins.
+ */
+static __always_inline __s64 cubic_step(struct mpcc_flow *flow, const struct tcp_sock *tp,
+					__u64 part_q16)
 {
 	__u32 cwnd = tp->snd_cwnd, now_us = (__u32)tp->tcp_mstamp;
 	struct mpcc_curve curve = flow->curve;
 	__u64 t_us;
 
-	if (flow->curve_of != 1) {
+	if (flow->curve_subflows != 1) {
 		begin_curve(&curve, cwnd, flow->last_max, now_us);
-		flow->curve_of = 1;
+		flow->curve_subflows = 1;
 		flow->in_round = 0;
 	}
 	/* 8/15: three times the loss, 0.3, over 2 - 0.3. */
-	grow_friendly(&curve, (__u64)cwnd * 15 / 8);
+	grow_friendly(&curve, ((__u64)cwnd * 15 / 8 << 16) / part_q16);
+	t_us = (__u64)age_of(&curve, now_us) + min_rtt_of(tp);
 	flow->curve = curve;
-	t_us = (__u64)elapsed_us(now_us, curve.began_us) + tp->rtt_min.s[0].v;
 	return MPCC_Q40_ONE / cubic_cnt(cubic_window(&curve, t_us >> CUBIC_TICK_SHIFT), cwnd,
 					curve.friendly, flow->last_max);
 }

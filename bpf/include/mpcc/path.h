@@ -24,17 +24,16 @@ struct mpcc_path {
 	__u32 srtt_us8; /* smoothed RTT; 0 = no sample yet */
 	__u32 base_rtt_us; /* smallest RTT seen; 0 = unset */
 	__u32 price_pj; /* energy per bit at the present rate; 0 = the interface has no profile */
-	__u32 subflow_id; /* the kernel's number of it within the connection */
 	__u32 group; /* subflows of other groups are not coupled with this one */
 	__u32 peer_window; /* what the peer can take, packets (CDD) */
-	struct mpcc_num theta; /* ratio of delays so far; 0 = none (CDD) */
 	__u32 alpha; /* packets to keep queued (wVegas) */
 	__u32 queue_us; /* smallest queueing delay since the last drain; 0 = unset (wVegas) */
-	__u64 epoch_us; /* since the last loss, less what was idle (CUBIC, mpCUBIC) */
-	struct mpcc_num last_max; /* window at the last loss; 0 = none yet (CUBIC, mpCUBIC) */
 	__u8 backup; /* MP_PRIO: use only when nothing else is usable */
 	__u8 stale; /* the path manager has given it up for now */
 	__u8 closing; /* not established, or on its way out */
+	struct mpcc_num theta; /* ratio of delays so far; 0 = none (CDD) */
+	__u64 epoch_us; /* since the last loss, less what was idle (CUBIC, mpCUBIC) */
+	struct mpcc_num last_max; /* window at the last loss; 0 = none yet (CUBIC, mpCUBIC) */
 };
 
 /* What one newly acknowledged segment adds to the window, in packets: up - down. */

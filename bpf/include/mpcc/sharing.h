@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Which siblings a subflow is coupled with: all, or those that share a bottleneck with it. Every socket judges its
- * siblings for itself (bottleneck.h), so two may differ for a moment. Until there is a verdict, a sibling is held for
- * apart if its interface and its remote address both differ, else for shared.
+ * Which siblings a subflow is coupled with: all, or those that share a bottleneck with it. Of two siblings the one with
+ * the lower number judges (bottleneck.h), and the other takes its verdict. Without a verdict they are coupled only if
+ * they leave by the same interface to the same address: a shared queue that is missed leaves the user with what the
+ * kernel would do, a false one costs him most of what his paths carry.
  */
 #ifndef MPCC_SHARING_H
 #define MPCC_SHARING_H
@@ -12,14 +13,13 @@
 #include "tunable.h"
 #include "view.h"
 
-/* An algorithm whose own paper finds shared bottlenecks defines both. */
-#ifndef MPCC_COUPLE
-#define MPCC_COUPLE COUPLE_ALWAYS
+/* An algorithm whose own paper finds shared bottlenecks defines this. */
+#ifndef MPCC_PAPER_COUPLE
 #define MPCC_PAPER_COUPLE "always"
 #endif
 
 enum { COUPLE_ALWAYS, COUPLE_SHARED };
-TUNABLE_PAPER(couple, MPCC_COUPLE, MPCC_PAPER_COUPLE,
+TUNABLE_PAPER(couple, COUPLE_SHARED, MPCC_PAPER_COUPLE,
 	      "always|shared; couple all subflows, or those behind a common bottleneck");
 
 /* Subflows with a record at a time; those beyond are judged as without a verdict. */
@@ -64,52 +64,74 @@ static __always_inline bool same_remote(const struct tcp_sock *a, const struct t
 	return true;
 }
 
-/* What is likely of two subflows before anything is known of their queues. */
-static __always_inline bool apart_by_address(const struct tcp_sock *a, const struct tcp_sock *b)
+/* What is known of two subflows before anything is of their queues. */
+static __always_inline bool same_path(const struct tcp_sock *a, const struct tcp_sock *b)
 {
 	const struct net_device *x = device_of(a), *y = device_of(b);
 
-	return x && y && x->ifindex != y->ifindex && !same_remote(a, b);
+	return x && y && x->ifindex == y->ifindex && same_remote(a, b);
 }
 
-/* By a verdict: a new one, if it is the sibling's turn, or the last one. */
-static __always_inline bool is_apart(struct mpcc_delays *own, const struct tcp_sock *self,
-				     const struct tcp_sock *tp, __u32 subflow_id, bool turn)
+/* By a verdict: a new one, if it is the sibling's turn, or the last one. own is NULL where there is no room for it. */
+static __always_inline bool is_shared(struct mpcc_delays *own, const struct tcp_sock *self,
+				      const struct tcp_sock *tp, __u32 subflow_id, bool turn)
 {
-	struct mpcc_delays *theirs;
-	__u32 verdict;
+	const struct mpcc_delays *theirs = turn ? delays_of(tp) : NULL;
+	__u32 verdict = MPCC_UNDECIDED;
 
-	if (tp->inet_conn.icsk_ca_ops != self->inet_conn.icsk_ca_ops)
-		return apart_by_address(self, tp);
-	theirs = turn ? delays_of(tp) : NULL;
-	verdict = theirs ? judge_bottleneck(own, theirs, subflow_id, subflow_id) :
-			   last_verdict(own, subflow_id, subflow_id);
+	if (own)
+		verdict = theirs ? judge_bottleneck(own, theirs, subflow_id) :
+				   last_verdict(own, subflow_id);
 	if (verdict == MPCC_UNDECIDED)
-		return apart_by_address(self, tp);
-	return verdict == MPCC_APART;
+		return same_path(self, tp);
+	return verdict == MPCC_SHARED;
+}
+
+/* Siblings judge at different times, or all would in the same interval of the host's one clock. */
+static __always_inline __u64 time_to_judge(const struct mpcc_flow *flow, __u64 newest)
+{
+	return (newest + flow->id) / MPCC_JUDGE_EVERY;
+}
+
+/* Among bits of places, the first of those of siblings with higher numbers. */
+#define LATER_PLACE (1U << 16)
+
+/* The lowest place that none of these siblings has. */
+static __always_inline __u32 free_place(__u32 taken)
+{
+	for (__u32 place = 1; place < MPCC_MAX_SUBFLOWS; place++)
+		if (!(taken >> place & 1))
+			return place;
+	return MPCC_MAX_SUBFLOWS;
 }
 
 /*
- * Judges the sibling whose turn it is. Which ones are apart is noted of all anew, so that a number that comes again
- * has no past.
+ * Judges the sibling whose turn it is, of those with higher numbers. Which ones are together is noted of all anew, so
+ * that a place that is taken again has no past. Of two subflows that took one place at the same time the later moves. Not
+ * inlined, as end_interval(): it is off the per-ACK path.
  */
-static __always_inline void judge_siblings(const struct tcp_sock *self, struct mpcc_flow *flow,
-					   struct mpcc_delays *own)
+static __noinline int judge_siblings(struct sock *sk)
 {
+	const struct tcp_sock *self = tcp_sk(sk);
+	struct mpcc_flow *flow = flow_of(self);
+	struct mpcc_delays *own = delays_of(self);
 	const struct mptcp_subflow_context *own_ctx = subflow_of(self);
 	const struct mptcp_sock *conn = connection_of(own_ctx);
 	const struct list_head *next;
-	__u32 apart, together, siblings, turn;
+	__u32 together, higher, places, turn = 0;
+	bool first = !flow->place;
 
 	if (!conn)
-		return;
+		return 0;
 	/* Numbers that the verifier does not know, or it would follow every way in which siblings may be judged. */
-	apart = together = siblings = mpcc_unknown_zero(own->newest);
-	turn = own->siblings ? own->newest / MPCC_JUDGE_EVERY % own->siblings : 0;
+	together = higher = places = mpcc_unknown_zero(flow->id);
+	if (own && own->siblings)
+		turn = time_to_judge(flow, own->newest) % own->siblings;
 	next = conn->conn_list.next;
 	for (int i = 0; i < MPCC_MAX_SUBFLOWS; i++) {
 		const struct mptcp_subflow_context *ctx = subflow_at(conn, next);
 		const struct tcp_sock *tp;
+		bool shared;
 
 		if (!ctx)
 			break;
@@ -117,26 +139,37 @@ static __always_inline void judge_siblings(const struct tcp_sock *self, struct m
 		if (ctx == own_ctx)
 			continue;
 		tp = bpf_rdonly_cast(ctx->tcp_sock, mpcc_type_id(struct tcp_sock));
-		if (!names(tp, ctx))
+		if (!is_socket_of(tp, ctx))
 			continue;
-		if (is_apart(own, self, tp, ctx->subflow_id, siblings++ == turn))
-			apart |= 1 << (ctx->subflow_id & 15);
-		else
-			together++;
+		shared = false;
+		if (!is_alike(self, tp)) {
+			shared = same_path(self, tp);
+		} else if (ctx->subflow_id > own_ctx->subflow_id) {
+			places |= LATER_PLACE << flow_of(tp)->place;
+			shared = is_shared(own, self, tp, ctx->subflow_id, higher++ == turn);
+		} else {
+			places |= 1 << flow_of(tp)->place;
+			shared = first ? same_path(self, tp) :
+					 flow_of(tp)->together >> flow->place & 1;
+		}
+		together |= (__u32)shared << bit_of(self, tp, ctx);
 	}
-	own->siblings = siblings;
-	flow->apart = apart;
-	flow->single = apart && !together;
+	if (own)
+		own->siblings = higher;
+	flow->together = together;
+	if (first || places >> flow->place & 1)
+		flow->place = free_place(places | places / LATER_PLACE);
+	return 0;
 }
 
-/* Notes the interval that has ended, and from time to time judges. Not inlined: it is off the per-ACK path. */
-static __noinline int end_interval(struct sock *sk)
+/* Notes the interval that has ended. True at the first ACK, and when it is time to judge. */
+static __noinline bool end_interval(struct sock *sk)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 	struct mpcc_flow *flow = flow_of(tp);
 	struct mpcc_delay_sum delays = flow->delays;
 	struct mpcc_delays *own;
-	__u64 id = flow->id, newest;
+	__u64 id = flow->id, newest = 0;
 
 	begin_delays(&flow->delays, tp->tcp_mstamp);
 	own = delays_of(tp);
@@ -144,13 +177,12 @@ static __noinline int end_interval(struct sock *sk)
 		bpf_map_update_elem(&mpcc_bottlenecks, &id, &no_delays, BPF_NOEXIST);
 		own = delays_of(tp);
 	}
-	if (!own)
-		return 0;
-	newest = own->newest;
-	note_delays(own, &delays, tp->tcp_mstamp, tp->rtt_min.s[0].v);
-	if (own->newest / MPCC_JUDGE_EVERY != newest / MPCC_JUDGE_EVERY)
-		judge_siblings(tp, flow, own);
-	return 0;
+	if (own) {
+		newest = own->newest;
+		note_delays(own, &delays, tp->tcp_mstamp, min_rtt_of(tp));
+	}
+	return !own || !flow->place ||
+	       time_to_judge(flow, own->newest) != time_to_judge(flow, newest);
 }
 
 /* At every ACK. */
@@ -161,9 +193,10 @@ static __always_inline void watch_delay(struct sock *sk)
 
 	if (couple != COUPLE_SHARED || !tp->is_mptcp)
 		return;
-	if (delay_interval_ends(&flow->delays, tp->tcp_mstamp))
-		end_interval(sk);
-	add_delay(&flow->delays, tp->rack.rtt_us);
+	if (delay_interval_ends(&flow->delays, tp->tcp_mstamp) && end_interval(sk))
+		judge_siblings(sk);
+	if (!in_loss(tp))
+		add_delay(&flow->delays, tp->rack.rtt_us);
 }
 
 #endif

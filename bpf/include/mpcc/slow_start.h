@@ -90,8 +90,8 @@ static __always_inline bool sees_delay(struct mpcc_flow *flow, __u32 rtt_us, __u
 }
 
 /*
- * At an ACK in slow start: ends it if the queue builds up. Slow start after a pause, within a curve of CUBIC
- * that goes on, ends at the ssthresh that is known by then.
+ * At an ACK in slow start: ends it if the queue builds up. Slow start after a pause ends at the ssthresh that is known
+ * by then. After a timeout the newest sample may be of what was sent twice, which tells of no delay.
  */
 static __always_inline void watch_slow_start(struct sock *sk, struct mpcc_flow *flow)
 {
@@ -99,7 +99,7 @@ static __always_inline void watch_slow_start(struct sock *sk, struct mpcc_flow *
 	__u32 rtt_us = tp->rack.rtt_us, base_us;
 	bool train, delay;
 
-	if (slow_start == SLOW_START_STANDARD || flow->curve_of || !rtt_us)
+	if (slow_start == SLOW_START_STANDARD || flow->started || !rtt_us || in_loss(tp))
 		return;
 	if (!flow->in_round)
 		flow->round.base_rtt_us = ~0U;
@@ -112,8 +112,10 @@ static __always_inline void watch_slow_start(struct sock *sk, struct mpcc_flow *
 		return;
 	train = sees_train(sk, flow, (__u32)tp->tcp_mstamp, base_us);
 	delay = sees_delay(flow, rtt_us, base_us);
-	if (train || delay)
-		tp->snd_ssthresh = tp->snd_cwnd;
+	if (!train && !delay)
+		return;
+	tp->snd_ssthresh = tp->snd_cwnd;
+	flow->started = 1;
 }
 
 #endif

@@ -43,14 +43,15 @@ struct mpcc_flow {
 		struct mpcc_curve curve;
 	};
 	struct mpcc_delay_sum delays; /* of RTTs, where the bottleneck is asked for */
-	__u16 apart; /* siblings that share no bottleneck with it: a bit for each, by the low bits of its id */
-	__u8 curve_of : 4; /* the union holds a curve for so many subflows; 0 = none */
+	__u16 together : 12; /* siblings that are coupled with it: a bit for each, by its place (sharing.h) */
+	__u16 place : 4; /* its own; 0 = none yet */
+	__u8 curve_subflows : 4; /* the union holds a curve for so many subflows; 0 = none */
 	__u8 samples : 4; /* of RTT in the round */
 	__u8 in_round : 1; /* the union holds a round */
 	__u8 decided : 1; /* a decision stands */
 	__u8 alone : 1; /* the decision: as a connection of one subflow does */
 	__u8 floor : 2; /* the decision: smallest window, packets */
-	__u8 single : 1; /* shares its bottleneck with no sibling */
+	__u8 started : 1; /* slow start has ended: what the path holds is known */
 };
 
 #define MPCC_PRIVATE_BYTES 104
@@ -59,6 +60,12 @@ struct mpcc_flow {
 static __always_inline __s32 wrapping_diff(__u32 a, __u32 b)
 {
 	return (__s32)((__s64)a - b);
+}
+
+/* So much later than a time. */
+static __always_inline __u32 later_us(__u32 then_us, __u32 by_us)
+{
+	return (__u32)((__u64)then_us + by_us);
 }
 
 /* From one time to a later one; of more than 71 minutes, what is over whole 2^32 us. */

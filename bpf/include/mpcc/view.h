@@ -40,6 +40,21 @@ static __always_inline void read_socket(struct mpcc_path *p, const struct tcp_so
 	p->closing = state != TCP_ESTABLISHED && state != TCP_CLOSE_WAIT;
 }
 
+/* The kernel's windowed minimum; 0 = no sample yet. */
+static __always_inline __u32 min_rtt_of(const struct tcp_sock *tp)
+{
+	return tp->rtt_min.s[0].v != ~0U ? tp->rtt_min.s[0].v : 0;
+}
+
+/*
+ * Sends again all that was outstanding at a timeout: the newest sample (rack.rtt_us) may be of a segment that was sent
+ * twice, and tell of no delay. Every other state either has none of these or is not shown ACKs.
+ */
+static __always_inline bool in_loss(const struct tcp_sock *tp)
+{
+	return mpcc_bits(&tp->inet_conn, icsk_ca_state) == TCP_CA_Loss;
+}
+
 /* A backup by the peer's wish or by our own, as for the kernel's scheduler. */
 static __always_inline bool is_backup(const struct mptcp_subflow_context *ctx)
 {
@@ -52,7 +67,6 @@ static __always_inline void read_subflow(struct mpcc_path *p,
 	p->backup = is_backup(ctx);
 	p->stale = mpcc_bits(ctx, stale);
 	p->closing |= mpcc_bits(ctx, closing);
-	p->subflow_id = ctx->subflow_id;
 }
 
 /* Adds what the algorithm keeps of a subflow, seen from the one whose state is own. */
@@ -80,9 +94,9 @@ connection_of(const struct mptcp_subflow_context *ctx)
 	return conn ? bpf_rdonly_cast(conn, mpcc_type_id(struct mptcp_sock)) : NULL;
 }
 
-/* Whether the memory is still the context's socket. */
-static __always_inline bool names(const struct tcp_sock *tp,
-				  const struct mptcp_subflow_context *ctx)
+/* Whether the memory is still that of the context's socket. */
+static __always_inline bool is_socket_of(const struct tcp_sock *tp,
+					 const struct mptcp_subflow_context *ctx)
 {
 	return tp->is_mptcp && tp->inet_conn.icsk_ulp_data == ctx;
 }
@@ -98,6 +112,23 @@ static __always_inline const struct mptcp_subflow_context *subflow_at(const stru
 			       mpcc_type_id(struct mptcp_subflow_context));
 }
 
+/* All siblings, as bits of a subflow's together. */
+#define MPCC_ALL_TOGETHER 0xfff
+/* Places are 1 to 9, one for each subflow of a connection; siblings under another control have the bits above. */
+#define MPCC_OTHERS_BITS 10
+
+static __always_inline bool is_alike(const struct tcp_sock *self, const struct tcp_sock *tp)
+{
+	return tp->inet_conn.icsk_ca_ops == self->inet_conn.icsk_ca_ops;
+}
+
+/* The number of a sibling's bit. */
+static __always_inline __u32 bit_of(const struct tcp_sock *self, const struct tcp_sock *tp,
+				    const struct mptcp_subflow_context *ctx)
+{
+	return is_alike(self, tp) ? flow_of(tp)->place : MPCC_OTHERS_BITS + (ctx->subflow_id & 1);
+}
+
 /* A sibling that is gone reads as a path that does not count. */
 static __always_inline void read_sibling(struct mpcc_path *p, const struct tcp_sock *self,
 					 const struct mptcp_subflow_context *ctx)
@@ -106,10 +137,10 @@ static __always_inline void read_sibling(struct mpcc_path *p, const struct tcp_s
 
 	read_socket(p, tp);
 	read_subflow(p, ctx);
-	if (tp->inet_conn.icsk_ca_ops == self->inet_conn.icsk_ca_ops)
+	if (is_alike(self, tp))
 		read_private(p, tp, state_of(self));
-	p->group = flow_of(self)->apart >> (ctx->subflow_id & 15) & 1;
-	if (!names(tp, ctx))
+	p->group = !(flow_of(self)->together >> bit_of(self, tp, ctx) & 1);
+	if (!is_socket_of(tp, ctx))
 		p->closing = 1;
 }
 

@@ -26,7 +26,7 @@ static __always_inline bool single_sees_all(void)
 /* The view for a decision: of the own group, or of all. */
 static __always_inline void look(struct cc_view *v, const struct tcp_sock *tp)
 {
-	bool all = flow_of(tp)->single && single_sees_all();
+	bool all = !flow_of(tp)->together && single_sees_all();
 
 	look_at_group(v, tp, all ? MPCC_ANY_GROUP : 0);
 	if (all)
@@ -52,6 +52,14 @@ static __always_inline struct mpcc_num part_of_growth(struct cc_view *v)
 	if (cc_hooks.shift && v->coupled && v->counting > v->grouped)
 		cc_hooks.shift(&part, sum_of(v), &v->self);
 	return part;
+}
+
+/* The same in 2^-16, but not none of it. */
+static __always_inline __u64 part_q16(struct cc_view *v)
+{
+	__u64 part = num_to_fixed(part_of_growth(v), 16);
+
+	return part ? part : 1;
 }
 
 /* 1 / w (RFC 5681): a packet per window. */
@@ -179,7 +187,7 @@ static __always_inline void void_decision(struct mpcc_flow *flow)
 {
 	flow->credit_q40 = 0;
 	flow->decided = 0;
-	flow->curve_of = 0;
+	flow->curve_subflows = 0;
 	flow->in_round = 0;
 }
 
@@ -199,11 +207,12 @@ static __always_inline void void_decision(struct mpcc_flow *flow)
  */
 static __always_inline bool decision_stands(const struct tcp_sock *tp, const struct mpcc_flow *flow)
 {
-	__u32 for_us = flow->curve_of ? tp->srtt_us >> 7 : tp->srtt_us >> 3;
-	__u32 least_us = flow->curve_of ? 2 * flow->curve_of * MPCC_CUBIC_US : MPCC_DECISION_MIN_US;
+	__u32 for_us = flow->curve_subflows ? tp->srtt_us >> 7 : tp->srtt_us >> 3;
+	__u32 least_us = flow->curve_subflows ? 2 * flow->curve_subflows * MPCC_CUBIC_US :
+						MPCC_DECISION_MIN_US;
 
 	/* One subflow alone follows CUBIC, whose clock ticks that often. */
-	if (flow->curve_of == 1)
+	if (flow->curve_subflows == 1)
 		for_us = MPCC_CUBIC_US;
 	else if (for_us < least_us)
 		for_us = least_us;
@@ -213,9 +222,9 @@ static __always_inline bool decision_stands(const struct tcp_sock *tp, const str
 static __always_inline void track_rtt(const struct tcp_sock *tp, struct mpcc_flow *flow)
 {
 	/* The kernel's minimum of raw samples forgets after tcp_min_rtt_wlen; ours does not. */
-	__u32 rtt_us = tp->rtt_min.s[0].v;
+	__u32 rtt_us = min_rtt_of(tp);
 
-	if (rtt_us && rtt_us != ~0U && (!flow->base_rtt_us || rtt_us < flow->base_rtt_us))
+	if (rtt_us && (!flow->base_rtt_us || rtt_us < flow->base_rtt_us))
 		flow->base_rtt_us = rtt_us;
 }
 
@@ -240,9 +249,7 @@ static __noinline int decide(struct sock *sk)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 	struct mpcc_flow *flow = flow_of(tp);
-	__u32 now_us = (__u32)tp->tcp_mstamp, decided_us = flow->decided_us;
-	struct mpcc_num part = num_of(1);
-	struct mpcc_step step = {};
+	__u64 part = WHOLE_Q16;
 	struct cc_view v;
 	__u8 rule = alone;
 
@@ -253,25 +260,23 @@ static __noinline int decide(struct sock *sk)
 		rule = rule_for(&v);
 		flow->floor = decide_floor(&v);
 		if (rule != ALONE_OWN)
-			part = part_of_growth(&v);
+			part = part_q16(&v);
 	}
 	flow->alone = rule != ALONE_OWN;
-	flow->decided = 1;
-	flow->decided_us = now_us;
 	if (rule == ALONE_CUBIC) {
-		if (flow->curve_of)
-			slow_curve(flow, part, now_us, elapsed_us(now_us, decided_us));
-		flow->step_q40 = cubic_step(flow, tp);
-		return 0;
-	}
-	if (rule == ALONE_RENO) {
-		step.up = num_mul(num_inverse(tp->snd_cwnd), part);
-		flow->step_q40 = q40_of(&step);
+		if (flow->curve_subflows)
+			slow_curve(flow, tp, part);
+		flow->step_q40 = cubic_step(flow, tp, part);
+	} else if (rule == ALONE_RENO) {
+		flow->step_q40 = MPCC_Q40_ONE / tp->snd_cwnd * part >> 16;
 	} else {
 		flow->step_q40 = own_step(&v, tp);
 	}
-	if (rule == ALONE_RENO || !cc_hooks.follow)
-		flow->curve_of = 0;
+	if (rule == ALONE_RENO || (rule == ALONE_OWN && !cc_hooks.follow))
+		flow->curve_subflows = 0;
+	flow->started = 1;
+	flow->decided = 1;
+	flow->decided_us = (__u32)tp->tcp_mstamp;
 	return 0;
 }
 
@@ -307,7 +312,7 @@ static __always_inline void grow_by_rule(struct sock *sk, __u32 acked)
 	/* 2^45 * 2^16 stays in 63 bits. */
 	if (acked > 65535)
 		acked = 65535;
-	if (flow->curve_of)
+	if (flow->curve_subflows)
 		flow->curve.acked += acked;
 	if (!decision_stands(tp, flow))
 		decide(sk);

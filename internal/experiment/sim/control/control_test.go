@@ -44,7 +44,8 @@ func newSimulation(t testing.TB, name string, set map[string]string, interpret b
 	return sim
 }
 
-// stateOf is a socket in congestion avoidance whose window is used up.
+// stateOf is a socket in congestion avoidance whose window is used up. All of them have one path, so that those of a
+// connection are coupled before anything is known of their queues.
 func stateOf(s reference.Subflow) *State {
 	minRTT := uint32(s.BaseRTT)
 	if minRTT == 0 {
@@ -53,7 +54,7 @@ func stateOf(s reference.Subflow) *State {
 	return &State{
 		Cwnd: uint32(s.Cwnd), CwndClamp: ^uint32(0), Ssthresh: 1, SrttUs: uint32(s.SRTT * 8), MinRttUs: minRTT,
 		RackRttUs: uint32(s.SRTT), PacketsOut: 1, MaxPacketsOut: 1, MSS: 1448, CwndLimited: true,
-		Backup: s.Backup != 0, Stale: s.Stale != 0, Closing: s.Closing != 0,
+		Backup: s.Backup != 0, Stale: s.Stale != 0, Closing: s.Closing != 0, Interface: 1, Peer: 1,
 	}
 }
 
@@ -233,7 +234,7 @@ func TestPlainSocket(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.CongAvoid(0, 20)
+		s.CongAvoid(0, 40) // CUBIC adds a packet for every 20 before the first loss
 		if grown := state.Cwnd > 10; s.HandedTo() != want || grown != (want == "") {
 			t.Errorf("plain=%s: it was handed to %q and has %d packets", tunable, s.HandedTo(), state.Cwnd)
 		}
