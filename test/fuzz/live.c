@@ -45,6 +45,7 @@ static struct {
 
 static void start(void)
 {
+	couple = COUPLE_ALWAYS;
 	now_us = 1ULL << 20;
 	linked = (1 << MPCC_MAX_SUBFLOWS) - 1;
 	join(&connection, MPCC_MAX_SUBFLOWS, &ALGORITHM);
@@ -329,6 +330,8 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
 
 	start();
 	draw_tunables(&in);
+	/* What judges looks at siblings too, not only what decides; siblings.c is about that. */
+	couple = COUPLE_ALWAYS;
 	hostile = draw_byte(&in) % 2;
 	subflows = 1 + draw_byte(&in) % 3;
 	linked = draw_byte(&in) % (1 << subflows);
