@@ -72,19 +72,62 @@ static __always_inline bool same_path(const struct tcp_sock *a, const struct tcp
 	return x && y && x->ifindex == y->ifindex && same_remote(a, b);
 }
 
-/* By a verdict: a new one, if it is the sibling's turn, or the last one. own is NULL where there is no room for it. */
-static __always_inline bool is_shared(struct mpcc_delays *own, const struct tcp_sock *self,
-				      const struct tcp_sock *tp, __u32 subflow_id, bool turn)
-{
-	const struct mpcc_delays *theirs = turn ? delays_of(tp) : NULL;
-	__u32 verdict = MPCC_UNDECIDED;
+/* What a subflow sees of a sibling that it is to judge. */
+struct mpcc_sibling {
+	const struct tcp_sock *self; /* whose sibling */
+	const struct mptcp_subflow_context *ctx; /* of the sibling */
+	__u64 id; /* key of its record; 0 = it has none, or is gone */
+	__u32 subflow_id;
+	__u32 bit; /* its number in a subflow's together */
+	__u32 place; /* as a bit; that of one with a higher number LATER_PLACE times that; 0 = under another control */
+	__u32 path; /* it has the same */
+	__u32 says; /* that it is coupled with the subflow */
+};
 
-	if (own)
-		verdict = theirs ? judge_bottleneck(own, theirs, subflow_id) :
-				   last_verdict(own, subflow_id);
-	if (verdict == MPCC_UNDECIDED)
-		return same_path(self, tp);
-	return verdict == MPCC_SHARED;
+/* Among bits of places, the first of those of siblings with higher numbers. */
+#define LATER_PLACE (1U << 16)
+
+/* Reads the sibling. Verified once, instead of for each of nine; false: it is gone, or the subflow itself. */
+MPCC_GLOBAL __u32 meet_sibling(struct mpcc_sibling *s nonnull)
+{
+	const struct tcp_sock *self = bpf_rdonly_cast(s->self, mpcc_type_id(struct tcp_sock));
+	const struct mptcp_subflow_context *own_ctx = subflow_of(self), *ctx;
+	const struct tcp_sock *tp;
+
+	ctx = bpf_rdonly_cast(s->ctx, mpcc_type_id(struct mptcp_subflow_context));
+	tp = bpf_rdonly_cast(ctx->tcp_sock, mpcc_type_id(struct tcp_sock));
+	if (!own_ctx || ctx == own_ctx || !is_socket_of(tp, ctx))
+		return false;
+	s->id = 0;
+	s->place = 0;
+	s->says = 0;
+	s->subflow_id = ctx->subflow_id;
+	s->bit = bit_of(self, tp, ctx);
+	s->path = same_path(self, tp);
+	if (!is_alike(self, tp))
+		return true;
+	s->id = flow_of(tp)->id;
+	s->place = 1 << flow_of(tp)->place;
+	if (ctx->subflow_id > own_ctx->subflow_id)
+		s->place *= LATER_PLACE;
+	s->says = flow_of(tp)->together >> flow_of(self)->place & 1;
+	return true;
+}
+
+/* By a verdict: a new one, if it is the sibling's turn, or the last one. own is NULL where there is no room for it. */
+static __always_inline __u32 is_shared(struct mpcc_delays *own, const struct mpcc_sibling *s,
+				       bool turn)
+{
+	const struct mpcc_delays *theirs = NULL;
+	__u32 verdict;
+
+	if (!own)
+		return s->path;
+	if (turn)
+		theirs = bpf_map_lookup_elem(&mpcc_bottlenecks, &s->id);
+	verdict = theirs ? judge_bottleneck(own, theirs, s->subflow_id) :
+			   last_verdict(own, s->subflow_id);
+	return verdict == MPCC_UNDECIDED ? s->path : verdict == MPCC_SHARED;
 }
 
 /* Siblings judge at different times, or all would in the same interval of the host's one clock. */
@@ -92,9 +135,6 @@ static __always_inline __u64 time_to_judge(const struct mpcc_flow *flow, __u64 n
 {
 	return (newest + flow->id) / MPCC_JUDGE_EVERY;
 }
-
-/* Among bits of places, the first of those of siblings with higher numbers. */
-#define LATER_PLACE (1U << 16)
 
 /* The lowest place that none of these siblings has. */
 static __always_inline __u32 free_place(__u32 taken)
@@ -117,8 +157,9 @@ static __noinline int judge_siblings(struct sock *sk)
 	struct mpcc_delays *own = delays_of(self);
 	const struct mptcp_subflow_context *own_ctx = subflow_of(self);
 	const struct mptcp_sock *conn = connection_of(own_ctx);
+	__u32 together, higher, places, shared, turn = 0;
+	struct mpcc_sibling s = { .self = self };
 	const struct list_head *next;
-	__u32 together, higher, places, turn = 0;
 	bool first = !flow->place;
 
 	if (!conn)
@@ -129,30 +170,18 @@ static __noinline int judge_siblings(struct sock *sk)
 		turn = time_to_judge(flow, own->newest) % own->siblings;
 	next = conn->conn_list.next;
 	for (int i = 0; i < MPCC_MAX_SUBFLOWS; i++) {
-		const struct mptcp_subflow_context *ctx = subflow_at(conn, next);
-		const struct tcp_sock *tp;
-		bool shared;
-
-		if (!ctx)
+		s.ctx = subflow_at(conn, next);
+		if (!s.ctx)
 			break;
-		next = ctx->node.next;
-		if (ctx == own_ctx)
+		next = s.ctx->node.next;
+		if (!meet_sibling(&s))
 			continue;
-		tp = bpf_rdonly_cast(ctx->tcp_sock, mpcc_type_id(struct tcp_sock));
-		if (!is_socket_of(tp, ctx))
-			continue;
-		shared = false;
-		if (!is_alike(self, tp)) {
-			shared = same_path(self, tp);
-		} else if (ctx->subflow_id > own_ctx->subflow_id) {
-			places |= LATER_PLACE << flow_of(tp)->place;
-			shared = is_shared(own, self, tp, ctx->subflow_id, higher++ == turn);
-		} else {
-			places |= 1 << flow_of(tp)->place;
-			shared = first ? same_path(self, tp) :
-					 flow_of(tp)->together >> flow->place & 1;
-		}
-		together |= (__u32)shared << bit_of(self, tp, ctx);
+		if (s.place >= LATER_PLACE)
+			shared = is_shared(own, &s, higher++ == turn);
+		else
+			shared = first || !s.place ? s.path : s.says;
+		places |= s.place;
+		together |= shared << (s.bit & 15);
 	}
 	if (own)
 		own->siblings = higher;
