@@ -114,7 +114,7 @@ var Entries = []Entry{
 		Coupling:       "|G|",
 		Reconstruction: "the grouping, by RTTs alone, and the cap 1/w",
 		State:          "nothing",
-		Good:           "sharing a bottleneck with no more than its part, whatever the RTTs of its subflows",
+		Good:           "giving way to others at a shared bottleneck: about 0.6 of one CUBIC flow's share (docs/couple.md)",
 		Bad:            "bottlenecks without a queue (random losses, fq_codel): their RTTs tell nothing",
 	},
 	{

@@ -56,7 +56,7 @@ type Spec struct {
 	// host's clock. On a busy host the command then takes longer, but measures the same.
 	OwnTime bool
 
-	// Alike gives an emulated VM in its own time the same date and the same random numbers in each run.
+	// Alike starts an emulated VM in its own time at the same date and with the same seed of random numbers in each run.
 	Alike bool
 
 	// Interactive ties the command to this terminal instead of Stdout.

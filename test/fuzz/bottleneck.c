@@ -17,7 +17,7 @@ static struct mpcc_delays records[SUBFLOWS];
 static struct mpcc_delay_sum sums[SUBFLOWS];
 static __u32 noted[SUBFLOWS];
 static __u32 bases_us[SUBFLOWS];
-/* A connection that has had many subflows. */
+/* Of a connection that has had many subflows: equal modulo 8. */
 static const __u32 ids[SUBFLOWS] = { 2, 10, 18 };
 
 static void start(void)
@@ -77,14 +77,14 @@ static __u32 random_of(__u64 *state, __u32 below)
 
 /*
  * Twenty seconds of a queue that changes at random, seen by both subflows, the second one's ACKs later; or of two
- * such queues. An ACK a millisecond, and jitter. So often a second the host stands still for up to 20 ms: what comes
- * meanwhile is seen at the end, and what it sends then, all at once, fills each queue for half as long.
+ * such queues. An ACK a millisecond, and jitter. So many times a second the host's CPU pauses for up to 20 ms: the ACKs of
+ * the pause are seen at its end, and the burst sent then fills both queues for half as long.
  */
 static __u32 verdict_of(__u64 seed, bool shared, __u32 later_ms, __u32 jitter_us, __u32 pauses)
 {
 	static __u32 delay_us[2][RUN_MS];
-	static __u32 still_until_ms[RUN_MS]; /* or the present */
-	/* A queue that changes little beside what the pauses do. */
+	static __u32 seen_at_ms[RUN_MS]; /* an ACK that comes then */
+	/* With pauses the queue changes little beside what they do. */
 	__u32 ends[] = { 0, 0 }, rise_us = pauses ? 50 : 400;
 
 	start();
@@ -99,7 +99,7 @@ static __u32 verdict_of(__u64 seed, bool shared, __u32 later_ms, __u32 jitter_us
 						  before / 2;
 		}
 	for (__u32 ms = 0; ms < RUN_MS; ms++)
-		still_until_ms[ms] = ms;
+		seen_at_ms[ms] = ms;
 	for (__u32 ms = 0; ms + 40 < RUN_MS; ms++) {
 		__u32 length_ms;
 
@@ -107,15 +107,15 @@ static __u32 verdict_of(__u64 seed, bool shared, __u32 later_ms, __u32 jitter_us
 			continue;
 		length_ms = 1 + random_of(&seed, 20);
 		for (__u32 i = 0; i < length_ms; i++)
-			still_until_ms[ms + i] = ms + length_ms;
+			seen_at_ms[ms + i] = ms + length_ms;
 		ms += length_ms;
 		for (__u32 i = 0; i < length_ms / 2; i++)
 			for (int q = 0; q < 2; q++)
 				delay_us[q][ms + i] += 1000 * (length_ms / 2 - i);
 	}
 	for (__u32 ms = later_ms; ms < RUN_MS; ms++) {
-		__u64 now_us = 1000000000 + 1000 * (__u64)still_until_ms[ms];
-		__u32 late_us = 1000 * (still_until_ms[ms] - ms);
+		__u64 now_us = 1000000000 + 1000 * (__u64)seen_at_ms[ms];
+		__u32 late_us = 1000 * (seen_at_ms[ms] - ms);
 
 		ack(0, now_us,
 		    bases_us[0] + delay_us[0][ms] + late_us + random_of(&seed, jitter_us + 1));
@@ -130,6 +130,29 @@ static __u32 verdict_of(__u64 seed, bool shared, __u32 later_ms, __u32 jitter_us
 	return ends[0];
 }
 
+/* Eight siblings keep their pairs, whatever their ids; a ninth takes the place of the one judged longest ago. */
+static void check_pairs(void)
+{
+	__u32 indices = 0, oldest;
+
+	start();
+	for (__u32 n = 0; n < 24; n++) {
+		__u32 id = 16 * (1 + n % 8);
+
+		records[0].newest += MPCC_JUDGE_EVERY;
+		judge_bottleneck(&records[0], &records[1], id);
+		indices |= 1 << pair_index(&records[0], id);
+	}
+	require(indices == 0xff, "pairs %x", indices);
+	for (__u32 n = 0; n < 8; n++)
+		require(records[0].pairs[pair_index(&records[0], 16 * (1 + n))].judged_at ==
+				(17 + n) * MPCC_JUDGE_EVERY,
+			"id %u lost its pair", 16 * (1 + n));
+	oldest = pair_index(&records[0], 16);
+	require(pair_index(&records[0], 1000) == oldest, "%u gives way, want %u",
+		pair_index(&records[0], 1000), oldest);
+}
+
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
 	static const struct {
@@ -137,6 +160,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	} cases[] = { { 0, 0, 0 }, { 0, 10000, 0 }, { 40, 1000, 0 }, { 300, 0, 0 },
 		      { 0, 0, 1 }, { 0, 0, 4 },	    { 40, 1000, 4 }, { 40, 5000, 4 } };
 
+	check_pairs();
 	for (__u64 seed = 1; seed <= 5; seed++)
 		for (__u32 i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
 			__u32 later = cases[i].later_ms, jitter = cases[i].jitter_us;

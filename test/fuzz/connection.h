@@ -11,11 +11,15 @@ struct connection {
 	struct mptcp_sock sock;
 };
 
-/* So many established subflows under a congestion control, coupled with each other, their ids from 1 on, the rest zero. */
+/*
+ * So many established subflows under a congestion control with couple=always, their ids from 1 on, the rest zero. A
+ * harness that draws tunables afterwards sets couple again.
+ */
 static inline void join(struct connection *c, __u32 count, const struct tcp_congestion_ops *ops)
 {
 	struct list_head *last = &c->sock.conn_list;
 
+	couple = COUPLE_ALWAYS;
 	memset(c, 0, sizeof(*c));
 	for (__u32 i = 0; i < count; i++) {
 		struct tcp_sock *tp = &c->subflows[i];

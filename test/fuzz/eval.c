@@ -253,7 +253,7 @@ static void draw_sockets(struct input *in)
 	}
 }
 
-/* Each subflow of this control has a bit of its own, others have two. */
+/* Each subflow under this control has the bit of its place, those under another one bit 10 or 11. */
 static bool is_together(__u32 self, __u32 i)
 {
 	bool alike = socks[i].inet_conn.icsk_ca_ops == &ALGORITHM;

@@ -45,7 +45,6 @@ static struct {
 
 static void start(void)
 {
-	couple = COUPLE_ALWAYS;
 	now_us = 1ULL << 20;
 	linked = (1 << MPCC_MAX_SUBFLOWS) - 1;
 	join(&connection, MPCC_MAX_SUBFLOWS, &ALGORITHM);
@@ -330,7 +329,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
 
 	start();
 	draw_tunables(&in);
-	/* What judges looks at siblings too, not only what decides; siblings.c is about that. */
+	/* A decision is known by its looks at siblings, and judge_siblings() looks too: siblings.c is about couple=shared. */
 	couple = COUPLE_ALWAYS;
 	hostile = draw_byte(&in) % 2;
 	subflows = 1 + draw_byte(&in) % 3;

@@ -17,7 +17,6 @@ static struct tcp_sock *const tp = &connection.subflows[0];
 static void start(__u32 subflows, __u32 cwnd, __u32 rtt_us)
 {
 	join(&connection, subflows, &mpcubic);
-	couple = COUPLE_ALWAYS;
 	for (__u32 i = 0; i < subflows; i++) {
 		connection.subflows[i].srtt_us = rtt_us << 3;
 		connection.subflows[i].snd_cwnd = cwnd;

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Which siblings a subflow is coupled with before anything is known of their queues, with couple=shared, in a
- * connection whose subflows come and go, their numbers growing without end:
- *   those that leave by the same interface to the same address, and no others
- *   each has a place of its own, from 1 to 9, once all have seen an ACK
- * also for those that join with a place that another one has.
+ * With couple=shared and no record of delays, in a connection whose subflows come and go with ever larger ids:
+ *   a subflow is coupled with the siblings that have the same interface and remote address, and no others
+ *   once every subflow has seen ACKs, each has a place of its own from 1 to 9, also if some began with equal places
  */
 #include "native.h"
 
@@ -43,7 +41,7 @@ static void ack(__u32 i)
 	CALL(mpcc_cong_avoid, ARG(tp), 0, 1);
 }
 
-/* A subflow of this path comes. */
+/* A subflow joins, with an id so much larger than the last one. */
 static void add(__u32 i, __u32 interface, __u32 remote, __u32 ids_later, __u8 place)
 {
 	struct tcp_sock *tp = &connection.subflows[i];
@@ -68,7 +66,7 @@ static bool same_path_of(__u32 i, __u32 k)
 	return routes[i].dev == routes[k].dev && common_of(i)->skc_daddr == common_of(k)->skc_daddr;
 }
 
-/* All see ACKs for some intervals. */
+/* Every subflow sees an ACK in each of four intervals: enough to take places, to judge, and to adopt verdicts. */
 static void settle(void)
 {
 	for (int round = 0; round < 4; round++) {
@@ -105,13 +103,13 @@ static void check(void)
 
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
-	/* Numbers that are equal modulo 8 and 16. */
+	/* Ids that are equal modulo 8 and 16. */
 	start();
 	for (__u32 i = 0; i < MPCC_MAX_SUBFLOWS; i++)
 		add(i, i % 3, i % 2, 15, 0);
 	settle();
 	check();
-	/* Apart at the first ACK, before any verdict. */
+	/* Decided at the first ACK. */
 	start();
 	add(0, 0, 0, 0, 0);
 	add(1, 1, 0, 0, 0);

@@ -125,7 +125,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	require_end(200, 100, 999, false);
 	start_above(16, 1000);
 	require_end(7, 100, 1000, true);
-	/* Once ended, slow start after a pause goes up to where it ended, under whatever rule; after a timeout it is new. */
+	/* HyStart that has ended a slow start leaves the slow start after a pause alone, under every rule, until a timeout. */
 	for (alone = ALONE_CUBIC; alone <= ALONE_OWN; alone++) {
 		start_above(16, 10000);
 		require_end(9, 3000, 20000, true);
@@ -143,7 +143,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 		require_end(9, 3000, 20000, true);
 	}
 	alone = ALONE_CUBIC;
-	/* What was sent twice after a timeout tells of no delay. */
+	/* RTTs in a timeout's recovery may be of retransmitted segments, and end nothing. */
 	start_above(16, 10000);
 	tp->inet_conn.icsk_ca_state = TCP_CA_Loss;
 	require_end(50, 3000, 20000, false);

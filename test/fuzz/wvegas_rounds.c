@@ -17,7 +17,6 @@ static struct tcp_sock *const tp = &connection.subflows[0];
 static void start(__u32 subflows)
 {
 	join(&connection, subflows, &wvegas);
-	couple = COUPLE_ALWAYS;
 	for (__u32 i = 0; i < subflows; i++)
 		connection.subflows[i].srtt_us = 50000 << 3;
 	tp->snd_cwnd = 20;

@@ -51,8 +51,8 @@ var (
 	e2eTest    = regexp.MustCompile(`(?m)^ {8}--- (PASS|FAIL|SKIP): TestE2E/[^/]+/(Test\w+) `)
 )
 
-// outcome makes a record of the tests in what go test -v has printed, and of its error. That there is nothing of must, such as
-// a VM of another name, is an error too.
+// outcome makes a record of the output of go test -v and of the error of that command. Lines that match test are the tests
+// counted. Output without a line that matches must, such as the line of the VM that was asked for, is recorded as a failure.
 func outcome(printed string, must, test *regexp.Regexp, err error) verified.Record {
 	if err == nil && !must.MatchString(printed) {
 		err = errors.New("it ran no test")

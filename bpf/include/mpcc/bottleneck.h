@@ -24,9 +24,9 @@
  * The sibling may see the same delay later, by up to the difference of the base RTTs: the lag at which the
  * evidence is best is sought, one other lag each time.
  *
- * A host that stands still for some milliseconds delays all its subflows at once, and the burst after it fills every
- * queue. Such changes are few and large. So a difference counts for at most twice the mean magnitude of those of its
- * scale before it.
+ * A host whose CPU pauses for some milliseconds delays all its subflows at once, and the burst that ends the pause fills
+ * every queue. Such changes are few and large. So a second difference larger than twice the mean magnitude of the
+ * second differences summed so far at the same scale is cut down to that.
  *
  * What it cannot tell: queues that fill and drain in step to within an interval (identical paths, nothing
  * random); a queue that hardly changes in ten seconds, or less than jitter does; one that a scheduler
@@ -112,7 +112,7 @@ struct mpcc_scale {
 struct mpcc_delays {
 	__u64 newest; /* the last interval noted; 0 = none */
 	__u32 base_rtt_us; /* smallest RTT seen */
-	__u32 siblings; /* that its subflow had when it last judged one */
+	__u32 siblings; /* whose turns the subflow keeps: those with a higher subflow_id when it last judged one */
 	struct mpcc_pair pairs[MPCC_SIBLINGS];
 	struct mpcc_scale scales[MPCC_SCALES]; /* scratch of compare_delays() */
 	/* The mean of interval i at i % MPCC_INTERVALS, + 1; 0 = no samples. */
@@ -325,7 +325,10 @@ static __always_inline __s32 longest_lag(const struct mpcc_delays *own,
 	return us < 0 ? -(__s32)lag : (__s32)lag;
 }
 
-/* Where a sibling's pair is, or is to be: there are as many as siblings, so the one judged longest ago is one's that left. */
+/*
+ * The index of a sibling's pair, or of the pair that gives way to a new sibling: an unused pair, else the one judged
+ * longest ago. Eight siblings at once have a pair each.
+ */
 MPCC_GLOBAL __u32 pair_index(const struct mpcc_delays *own nonnull, __u32 sibling_id)
 {
 	__u64 oldest = ~0ULL;

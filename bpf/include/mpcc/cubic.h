@@ -108,7 +108,7 @@ static __always_inline void skip_pause(struct mpcc_flow *flow, const struct tcp_
 	__u32 now_us = (__u32)tp->tcp_mstamp, rtt_us = tp->rack.rtt_us;
 	__u32 since_us = elapsed_us(now_us, flow->quiet_us), sent_us = elapsed_us(now_us, rtt_us);
 
-	/* Compared with each other, the two are less than 2^31 us apart, however long ago they were. */
+	/* The curve's begin and the last segment are less than 2^31 us apart, however long ago both were. */
 	if (flow->curve_subflows && flow->quiet_us && since_us > rtt_us)
 		flow->curve.began_us = wrapping_diff(flow->curve.began_us, flow->quiet_us) < 0 ?
 					       later_us(flow->curve.began_us, since_us - rtt_us) :
@@ -116,7 +116,7 @@ static __always_inline void skip_pause(struct mpcc_flow *flow, const struct tcp_
 	flow->quiet_us = tp->packets_out ? 0 : sent_us;
 }
 
-/* All of its growth, as a part of it in 2^-16. */
+/* A part of 1, in 2^-16: all of a subflow's growth. */
 #define WHOLE_Q16 (1 << 16)
 
 /* Has the curve see only a part of the time since the last decision. */
@@ -137,8 +137,8 @@ static __always_inline void slow_curve(struct mpcc_flow *flow, const struct tcp_
 }
 
 /*
- * Age of a curve. One that was begun longer ago than CUBIC looks back begins later, before its clock goes round. A
- * silence whose length the clock cannot tell from none may have its begin lie ahead.
+ * The age of a curve, at most CUBIC_OLDEST_US: an older curve's begin is moved up to there, before the 32-bit clock goes
+ * round. A silence of nearly a multiple of 2^32 us looks like none and may leave the begin ahead of now: age 0.
  */
 static __always_inline __u32 age_of(struct mpcc_curve *c, __u32 now_us)
 {
@@ -153,8 +153,8 @@ static __always_inline __u32 age_of(struct mpcc_curve *c, __u32 now_us)
 }
 
 /*
- * The rule of a connection of one subflow, or of one that is by itself and keeps a part of its growth: what a segment
- * adds now, in a curve that goes on or begins.
+ * CUBIC's rule: what an acknowledged segment adds to the window now. Begins a curve unless one for a single subflow goes
+ * on. part_q16 is how much of CUBIC's growth the hook shift leaves to a subflow that is not coupled with its siblings.
  */
 static __always_inline __s64 cubic_step(struct mpcc_flow *flow, const struct tcp_sock *tp,
 					__u64 part_q16)

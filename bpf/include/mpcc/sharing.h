@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Which siblings a subflow is coupled with: all, or those that share a bottleneck with it. Of two siblings the one with
- * the lower number judges (bottleneck.h), and the other takes its verdict. Without a verdict they are coupled only if
- * they leave by the same interface to the same address: a shared queue that is missed leaves the user with what the
- * kernel would do, a false one costs him most of what his paths carry.
+ * Which siblings a subflow is coupled with: all, or only the siblings behind the subflow's own bottleneck. Of two
+ * subflows the one with the lower subflow_id compares the delays (bottleneck.h), and the one with the higher
+ * subflow_id adopts the verdict. Without a verdict two subflows are coupled only if both send through the same interface
+ * to the same remote address: a missed shared queue leaves the user with what the kernel's uncoupled control carries, a
+ * wrong "shared" costs the user most of what the paths carry.
  */
 #ifndef MPCC_SHARING_H
 #define MPCC_SHARING_H
@@ -64,7 +65,7 @@ static __always_inline bool same_remote(const struct tcp_sock *a, const struct t
 	return true;
 }
 
-/* What is known of two subflows before anything is of their queues. */
+/* The same interface and the same remote address. */
 static __always_inline bool same_path(const struct tcp_sock *a, const struct tcp_sock *b)
 {
 	const struct net_device *x = device_of(a), *y = device_of(b);
@@ -72,22 +73,23 @@ static __always_inline bool same_path(const struct tcp_sock *a, const struct tcp
 	return x && y && x->ifindex == y->ifindex && same_remote(a, b);
 }
 
-/* What a subflow sees of a sibling that it is to judge. */
+/* A sibling, as seen from the subflow self. */
 struct mpcc_sibling {
-	const struct tcp_sock *self; /* whose sibling */
-	const struct mptcp_subflow_context *ctx; /* of the sibling */
-	__u64 id; /* key of its record; 0 = it has none, or is gone */
-	__u32 subflow_id;
-	__u32 bit; /* its number in a subflow's together */
-	__u32 place; /* as a bit; that of one with a higher number LATER_PLACE times that; 0 = under another control */
-	__u32 path; /* it has the same */
-	__u32 says; /* that it is coupled with the subflow */
+	const struct tcp_sock *self;
+	const struct mptcp_subflow_context *ctx; /* the sibling's */
+	__u64 id; /* key of the sibling's record; 0 = no record */
+	__u32 subflow_id; /* the sibling's */
+	__u32 bit; /* the sibling's number in self's together */
+	__u32 place; /* the sibling's; 0 = none yet, or under another congestion control */
+	__u32 same_path; /* as self */
+	__u32 judged_here; /* by self; otherwise the sibling has the verdict */
+	__u32 verdict; /* the sibling's on self, true = coupled; same_path under another congestion control */
 };
 
-/* Among bits of places, the first of those of siblings with higher numbers. */
-#define LATER_PLACE (1U << 16)
-
-/* Reads the sibling. Verified once, instead of for each of nine; false: it is gone, or the subflow itself. */
+/*
+ * Fills in all but self and ctx. False: ctx is self's, or its socket is gone. A global function, so that the verifier
+ * checks it once and not for each of nine subflows.
+ */
 MPCC_GLOBAL __u32 meet_sibling(struct mpcc_sibling *s nonnull)
 {
 	const struct tcp_sock *self = bpf_rdonly_cast(s->self, mpcc_type_id(struct tcp_sock));
@@ -99,22 +101,25 @@ MPCC_GLOBAL __u32 meet_sibling(struct mpcc_sibling *s nonnull)
 	if (!own_ctx || ctx == own_ctx || !is_socket_of(tp, ctx))
 		return false;
 	s->id = 0;
-	s->place = 0;
-	s->says = 0;
 	s->subflow_id = ctx->subflow_id;
 	s->bit = bit_of(self, tp, ctx);
-	s->path = same_path(self, tp);
+	s->place = 0;
+	s->same_path = same_path(self, tp);
+	s->judged_here = false;
+	s->verdict = s->same_path;
 	if (!is_alike(self, tp))
 		return true;
 	s->id = flow_of(tp)->id;
-	s->place = 1 << flow_of(tp)->place;
-	if (ctx->subflow_id > own_ctx->subflow_id)
-		s->place *= LATER_PLACE;
-	s->says = flow_of(tp)->together >> flow_of(self)->place & 1;
+	s->place = flow_of(tp)->place;
+	s->judged_here = ctx->subflow_id > own_ctx->subflow_id;
+	s->verdict = flow_of(tp)->together >> flow_of(self)->place & 1;
 	return true;
 }
 
-/* By a verdict: a new one, if it is the sibling's turn, or the last one. own is NULL where there is no room for it. */
+/*
+ * Whether a subflow with the record own is coupled with a sibling that it judges: by a new verdict if it is the sibling's
+ * turn, otherwise by the last verdict. own is NULL if the map has no room for a record.
+ */
 static __always_inline __u32 is_shared(struct mpcc_delays *own, const struct mpcc_sibling *s,
 				       bool turn)
 {
@@ -122,21 +127,24 @@ static __always_inline __u32 is_shared(struct mpcc_delays *own, const struct mpc
 	__u32 verdict;
 
 	if (!own)
-		return s->path;
+		return s->same_path;
 	if (turn)
 		theirs = bpf_map_lookup_elem(&mpcc_bottlenecks, &s->id);
 	verdict = theirs ? judge_bottleneck(own, theirs, s->subflow_id) :
 			   last_verdict(own, s->subflow_id);
-	return verdict == MPCC_UNDECIDED ? s->path : verdict == MPCC_SHARED;
+	return verdict == MPCC_UNDECIDED ? s->same_path : verdict == MPCC_SHARED;
 }
 
-/* Siblings judge at different times, or all would in the same interval of the host's one clock. */
-static __always_inline __u64 time_to_judge(const struct mpcc_flow *flow, __u64 newest)
+/*
+ * Counts the times at which a subflow judges a sibling. The subflow's id spreads the subflows of the host over
+ * MPCC_JUDGE_EVERY intervals; otherwise all would judge in the same interval.
+ */
+static __always_inline __u64 times_to_judge(const struct mpcc_flow *flow, __u64 newest)
 {
 	return (newest + flow->id) / MPCC_JUDGE_EVERY;
 }
 
-/* The lowest place that none of these siblings has. */
+/* The lowest place whose bit is not set. */
 static __always_inline __u32 free_place(__u32 taken)
 {
 	for (__u32 place = 1; place < MPCC_MAX_SUBFLOWS; place++)
@@ -146,9 +154,10 @@ static __always_inline __u32 free_place(__u32 taken)
 }
 
 /*
- * Judges the sibling whose turn it is, of those with higher numbers. Which ones are together is noted of all anew, so
- * that a place that is taken again has no past. Of two subflows that took one place at the same time the later moves. Not
- * inlined, as end_interval(): it is off the per-ACK path.
+ * Compares the delays with those of one sibling, the siblings with a higher subflow_id taking turns, and writes the
+ * bits of all siblings in together anew: the bit of a place that has passed from one sibling to another tells nothing of
+ * the former sibling. If two subflows have taken the same place at the same time, the one with the higher subflow_id takes
+ * another. Not inlined, being off the per-ACK path.
  */
 static __noinline int judge_siblings(struct sock *sk)
 {
@@ -157,7 +166,7 @@ static __noinline int judge_siblings(struct sock *sk)
 	struct mpcc_delays *own = delays_of(self);
 	const struct mptcp_subflow_context *own_ctx = subflow_of(self);
 	const struct mptcp_sock *conn = connection_of(own_ctx);
-	__u32 together, higher, places, shared, turn = 0;
+	__u32 together, judged, taken, earlier, shared, turn = 0;
 	struct mpcc_sibling s = { .self = self };
 	const struct list_head *next;
 	bool first = !flow->place;
@@ -165,9 +174,9 @@ static __noinline int judge_siblings(struct sock *sk)
 	if (!conn)
 		return 0;
 	/* Numbers that the verifier does not know, or it would follow every way in which siblings may be judged. */
-	together = higher = places = mpcc_unknown_zero(flow->id);
+	together = judged = taken = earlier = mpcc_unknown_zero(flow->id);
 	if (own && own->siblings)
-		turn = time_to_judge(flow, own->newest) % own->siblings;
+		turn = times_to_judge(flow, own->newest) % own->siblings;
 	next = conn->conn_list.next;
 	for (int i = 0; i < MPCC_MAX_SUBFLOWS; i++) {
 		s.ctx = subflow_at(conn, next);
@@ -176,22 +185,24 @@ static __noinline int judge_siblings(struct sock *sk)
 		next = s.ctx->node.next;
 		if (!meet_sibling(&s))
 			continue;
-		if (s.place >= LATER_PLACE)
-			shared = is_shared(own, &s, higher++ == turn);
-		else
-			shared = first || !s.place ? s.path : s.says;
-		places |= s.place;
+		if (s.judged_here) {
+			shared = is_shared(own, &s, judged++ == turn);
+		} else {
+			shared = first ? s.same_path : s.verdict;
+			earlier |= 1 << (s.place & 15);
+		}
+		taken |= 1 << (s.place & 15);
 		together |= shared << (s.bit & 15);
 	}
 	if (own)
-		own->siblings = higher;
+		own->siblings = judged;
 	flow->together = together;
-	if (first || places >> flow->place & 1)
-		flow->place = free_place(places | places / LATER_PLACE);
+	if (first || earlier >> flow->place & 1)
+		flow->place = free_place(taken);
 	return 0;
 }
 
-/* Notes the interval that has ended. True at the first ACK, and when it is time to judge. */
+/* Notes the interval that has ended. True: the siblings are to be judged, as at the first ACK. Not inlined either. */
 static __noinline bool end_interval(struct sock *sk)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
@@ -211,10 +222,10 @@ static __noinline bool end_interval(struct sock *sk)
 		note_delays(own, &delays, tp->tcp_mstamp, min_rtt_of(tp));
 	}
 	return !own || !flow->place ||
-	       time_to_judge(flow, own->newest) != time_to_judge(flow, newest);
+	       times_to_judge(flow, own->newest) != times_to_judge(flow, newest);
 }
 
-/* At every ACK. */
+/* Takes the newest RTT sample down. */
 static __always_inline void watch_delay(struct sock *sk)
 {
 	struct tcp_sock *tp = tcp_sk(sk);

@@ -90,8 +90,8 @@ static __always_inline bool sees_delay(struct mpcc_flow *flow, __u32 rtt_us, __u
 }
 
 /*
- * At an ACK in slow start: ends it if the queue builds up. Slow start after a pause ends at the ssthresh that is known
- * by then. After a timeout the newest sample may be of what was sent twice, which tells of no delay.
+ * At an ACK in slow start: ends slow start if the queue builds up. Once slow start has ended, a slow start after a pause
+ * goes up to that ssthresh.
  */
 static __always_inline void watch_slow_start(struct sock *sk, struct mpcc_flow *flow)
 {

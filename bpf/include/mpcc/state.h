@@ -43,15 +43,15 @@ struct mpcc_flow {
 		struct mpcc_curve curve;
 	};
 	struct mpcc_delay_sum delays; /* of RTTs, where the bottleneck is asked for */
-	__u16 together : 12; /* siblings that are coupled with it: a bit for each, by its place (sharing.h) */
-	__u16 place : 4; /* its own; 0 = none yet */
+	__u16 together : 12; /* the siblings coupled with this subflow, a bit each (bit_of) */
+	__u16 place : 4; /* this subflow's bit in its siblings' together; 0 = none yet (sharing.h) */
 	__u8 curve_subflows : 4; /* the union holds a curve for so many subflows; 0 = none */
 	__u8 samples : 4; /* of RTT in the round */
 	__u8 in_round : 1; /* the union holds a round */
 	__u8 decided : 1; /* a decision stands */
 	__u8 alone : 1; /* the decision: as a connection of one subflow does */
 	__u8 floor : 2; /* the decision: smallest window, packets */
-	__u8 started : 1; /* slow start has ended: what the path holds is known */
+	__u8 started : 1; /* slow start has ended since the connection's begin or the last timeout */
 };
 
 #define MPCC_PRIVATE_BYTES 104
@@ -62,7 +62,7 @@ static __always_inline __s32 wrapping_diff(__u32 a, __u32 b)
 	return (__s32)((__s64)a - b);
 }
 
-/* So much later than a time. */
+/* The time by_us after then_us. */
 static __always_inline __u32 later_us(__u32 then_us, __u32 by_us)
 {
 	return (__u32)((__u64)then_us + by_us);

@@ -47,8 +47,8 @@ static __always_inline __u32 min_rtt_of(const struct tcp_sock *tp)
 }
 
 /*
- * Sends again all that was outstanding at a timeout: the newest sample (rack.rtt_us) may be of a segment that was sent
- * twice, and tell of no delay. Every other state either has none of these or is not shown ACKs.
+ * Whether the socket recovers from a timeout. The newest RTT sample (rack.rtt_us) may then be of a retransmitted segment,
+ * and measure neither transmission. In fast recovery it may too, but the kernel does not call cong_avoid there.
  */
 static __always_inline bool in_loss(const struct tcp_sock *tp)
 {
@@ -112,17 +112,21 @@ static __always_inline const struct mptcp_subflow_context *subflow_at(const stru
 			       mpcc_type_id(struct mptcp_subflow_context));
 }
 
-/* All siblings, as bits of a subflow's together. */
+/* Every bit of a subflow's together. */
 #define MPCC_ALL_TOGETHER 0xfff
-/* Places are 1 to 9, one for each subflow of a connection; siblings under another control have the bits above. */
+/*
+ * A sibling under the same congestion control has the bit of its place, 1 to 9. All siblings under another congestion
+ * control have bit 10 or 11 by the parity of their subflow_id.
+ */
 #define MPCC_OTHERS_BITS 10
 
+/* Under the same congestion control. */
 static __always_inline bool is_alike(const struct tcp_sock *self, const struct tcp_sock *tp)
 {
 	return tp->inet_conn.icsk_ca_ops == self->inet_conn.icsk_ca_ops;
 }
 
-/* The number of a sibling's bit. */
+/* The number of a sibling's bit in self's together. */
 static __always_inline __u32 bit_of(const struct tcp_sock *self, const struct tcp_sock *tp,
 				    const struct mptcp_subflow_context *ctx)
 {

@@ -54,7 +54,7 @@ static __always_inline struct mpcc_num part_of_growth(struct cc_view *v)
 	return part;
 }
 
-/* The same in 2^-16, but not none of it. */
+/* part_of_growth() in 2^-16, at least 1. */
 static __always_inline __u64 part_q16(struct cc_view *v)
 {
 	__u64 part = num_to_fixed(part_of_growth(v), 16);

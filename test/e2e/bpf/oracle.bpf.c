@@ -208,7 +208,7 @@ void BPF_PROG(oracle_pkts_acked, struct sock *sk, const struct ack_sample *sampl
 	if (tp->snd_ssthresh == ssthresh)
 		return;
 	/* By HyStart. The kernel's may also end a slow start after a pause, which ours leave to ssthresh. */
-	if (flow_in(o)->curve_subflows) {
+	if (flow_in(o)->started) {
 		o->result.begun_anew++;
 		begin_anew(o, tp);
 	}

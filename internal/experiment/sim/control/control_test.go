@@ -44,8 +44,8 @@ func newSimulation(t testing.TB, name string, set map[string]string, interpret b
 	return sim
 }
 
-// stateOf is a socket in congestion avoidance whose window is used up. All of them have one path, so that those of a
-// connection are coupled before anything is known of their queues.
+// stateOf is a socket in congestion avoidance whose window is used up. Every socket sends through the same interface to the
+// same peer, so that couple=shared couples the subflows of a connection without a verdict on their bottlenecks.
 func stateOf(s reference.Subflow) *State {
 	minRTT := uint32(s.BaseRTT)
 	if minRTT == 0 {
