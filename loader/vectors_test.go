@@ -187,6 +187,7 @@ func TestEveryTunableIsTested(t *testing.T) {
 	ofSockets := []string{
 		"couple",     // which siblings it is in a group with: test/fuzz/eval.c has the groups, test/e2e the verdicts
 		"plain",      // who controls it: test/fuzz/live.c
+		"response",   // what it has seen of its path's queue: test/fuzz/queue.c
 		"slow_start", // test/fuzz/slow_start.c
 	}
 	for _, e := range congestionControls() {

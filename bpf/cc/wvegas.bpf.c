@@ -240,7 +240,7 @@ static __always_inline void run_reno(struct tcp_sock *tp, __u32 acked)
 		return;
 	p.cwnd = tp->snd_cwnd;
 	reno_step(&step, &p);
-	apply_steps(tp, flow_of(tp), q40_of(&step), acked < 65535 ? acked : 65535, MIN_CWND);
+	apply_steps(tp, flow_of(tp), q29_of(&step), acked < 65535 ? acked : 65535, MIN_CWND);
 }
 
 static __always_inline void take_sample(struct cc_state *state, const struct tcp_sock *tp)

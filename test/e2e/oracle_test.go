@@ -37,6 +37,9 @@ type oracleResult struct {
 	_                                uint32
 }
 
+// responseStandard is the tunable's second word. By default ours responds to losses as the kernel's CUBIC does not.
+const responseStandard = uint32(1)
+
 // attachOracle offers the congestion control "oracle" until the test ends. Its map has the results by local address.
 func attachOracle(t *testing.T) *ebpf.Map {
 	t.Helper()
@@ -64,6 +67,9 @@ func attachOracle(t *testing.T) *ebpf.Map {
 	}
 	for _, m := range spec.Maps {
 		m.Pinning = ebpf.PinNone
+	}
+	if err := spec.Variables["response"].Set(responseStandard); err != nil {
+		t.Fatal(err)
 	}
 	coll, err := ebpf.NewCollection(spec)
 	if err != nil {

@@ -12,14 +12,15 @@ struct connection {
 };
 
 /*
- * So many established subflows under a congestion control with couple=always, their ids from 1 on, the rest zero. A
- * harness that draws tunables afterwards sets couple again.
+ * So many established subflows under a congestion control with couple=always and response=standard, their ids from 1 on,
+ * the rest zero. A harness that draws tunables afterwards sets both again.
  */
 static inline void join(struct connection *c, __u32 count, const struct tcp_congestion_ops *ops)
 {
 	struct list_head *last = &c->sock.conn_list;
 
 	couple = COUPLE_ALWAYS;
+	response = RESPONSE_STANDARD;
 	memset(c, 0, sizeof(*c));
 	for (__u32 i = 0; i < count; i++) {
 		struct tcp_sock *tp = &c->subflows[i];

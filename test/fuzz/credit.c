@@ -7,12 +7,12 @@
 
 #include "cc/lia.bpf.c"
 
-#define MOST_INCREASE ((__int128)1 << 45)
+#define MOST_INCREASE (((__int128)1 << 31) - 1)
 
-/* floor(x * 2^40) at most 2^62 */
-static __int128 q40(struct mpcc_num x)
+/* floor(x * 2^29) at most 2^62 */
+static __int128 q29(struct mpcc_num x)
 {
-	double fixed = __builtin_floor(__builtin_ldexp(x.m, x.e + 40));
+	double fixed = __builtin_floor(__builtin_ldexp(x.m, x.e + 29));
 
 	return fixed >= 0x1p62 ? (__int128)1 << 62 : (__int128)fixed;
 }
@@ -21,9 +21,9 @@ static __int128 q40(struct mpcc_num x)
 static bool check_ack(struct tcp_sock *tp, struct mpcc_flow *flow, const struct mpcc_step *step,
 		      __u32 acked, __u32 floor)
 {
-	__int128 inc = q40(step->up) - q40(step->down);
+	__int128 inc = q29(step->up) - q29(step->down);
 	__u32 before = tp->snd_cwnd;
-	__int128 sum = (__int128)before * MPCC_Q40_ONE + flow->credit_q40;
+	__int128 sum = (__int128)before * MPCC_Q29_ONE + flow->credit_q29;
 
 	if (inc > MOST_INCREASE)
 		inc = MOST_INCREASE;
@@ -31,21 +31,21 @@ static bool check_ack(struct tcp_sock *tp, struct mpcc_flow *flow, const struct 
 		inc = -MOST_INCREASE;
 	sum += inc * acked;
 
-	apply_steps(tp, flow, q40_of(step), acked, floor);
-	require(flow->credit_q40 > -MPCC_Q40_ONE && flow->credit_q40 < MPCC_Q40_ONE, "credit %lld",
-		flow->credit_q40);
-	if (tp->snd_cwnd == before && flow->credit_q40)
-		require(sum == (__int128)before * MPCC_Q40_ONE + flow->credit_q40,
-			"cwnd %u, credit %lld", before, flow->credit_q40);
-	if (sum == (__int128)tp->snd_cwnd * MPCC_Q40_ONE + flow->credit_q40)
+	apply_steps(tp, flow, q29_of(step), acked, floor);
+	require(flow->credit_q29 > -MPCC_Q29_ONE && flow->credit_q29 < MPCC_Q29_ONE, "credit %d",
+		flow->credit_q29);
+	if (tp->snd_cwnd == before && flow->credit_q29)
+		require(sum == (__int128)before * MPCC_Q29_ONE + flow->credit_q29,
+			"cwnd %u, credit %d", before, flow->credit_q29);
+	if (sum == (__int128)tp->snd_cwnd * MPCC_Q29_ONE + flow->credit_q29)
 		return true;
-	require(!flow->credit_q40, "credit %lld", flow->credit_q40);
-	if (sum < (__int128)floor * MPCC_Q40_ONE)
+	require(!flow->credit_q29, "credit %d", flow->credit_q29);
+	if (sum < (__int128)floor * MPCC_Q29_ONE)
 		require(tp->snd_cwnd == floor, "cwnd %u from %u, floor %u", tp->snd_cwnd, before,
 			floor);
 	else
 		require(tp->snd_cwnd == tp->snd_cwnd_clamp &&
-				sum / MPCC_Q40_ONE > tp->snd_cwnd_clamp,
+				sum / MPCC_Q29_ONE > tp->snd_cwnd_clamp,
 			"cwnd %u from %u, clamp %u", tp->snd_cwnd, before, tp->snd_cwnd_clamp);
 	return false;
 }
@@ -73,15 +73,15 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
 
 	/* The last step again, all at once and one segment at a time. */
 	one.snd_cwnd = many.snd_cwnd;
-	one_flow.credit_q40 = 0;
+	one_flow.credit_q29 = 0;
 	acks = 1 + draw_number(&(struct input){ bytes, size }, 10);
 	free &= check_ack(&one, &one_flow, &step, acks, floor);
 	for (__u32 i = 0; i < acks; i++)
 		free &= check_ack(&many, &many_flow, &step, 1, floor);
 	if (free)
 		require(one.snd_cwnd == many.snd_cwnd &&
-				one_flow.credit_q40 == many_flow.credit_q40,
-			"%u ACKs: cwnd %u, %u, credit %lld, %lld", acks, one.snd_cwnd,
-			many.snd_cwnd, one_flow.credit_q40, many_flow.credit_q40);
+				one_flow.credit_q29 == many_flow.credit_q29,
+			"%u ACKs: cwnd %u, %u, credit %d, %d", acks, one.snd_cwnd, many.snd_cwnd,
+			one_flow.credit_q29, many_flow.credit_q29);
 	return 0;
 }

@@ -99,7 +99,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	flow_of(tp)->last_max = 1000;
 	flow_of(tp)->curve_subflows = 0;
 	first = cubic_step(flow_of(tp), tp, WHOLE_Q16);
-	require(first == MPCC_Q40_ONE / 100000, "%lld without an RTT", first);
+	require(first == MPCC_Q29_ONE / 100000, "%lld without an RTT", first);
 	return 0;
 }
 

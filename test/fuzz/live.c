@@ -99,8 +99,8 @@ static void check_move(__u32 i, struct tcp_sock *before, __u32 segments, __u32 l
 	require(then < 2 || tp->snd_cwnd <= (__u64)before->snd_cwnd + segments + 1 + sets,
 		"subflow %u: cwnd %u from %u, %u segments", i, tp->snd_cwnd, before->snd_cwnd,
 		segments);
-	require(flow->credit_q40 > -MPCC_Q40_ONE && flow->credit_q40 < MPCC_Q40_ONE,
-		"subflow %u: credit %lld", i, flow->credit_q40);
+	require(flow->credit_q29 > -MPCC_Q29_ONE && flow->credit_q29 < MPCC_Q29_ONE,
+		"subflow %u: credit %d", i, flow->credit_q29);
 	if (sets || tp->snd_ssthresh == before->snd_ssthresh)
 		return;
 	require(slow_start == SLOW_START_HYSTART && before->snd_cwnd >= 16 &&
@@ -331,6 +331,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
 	draw_tunables(&in);
 	/* A decision is known by its looks at siblings, and judge_siblings() looks too: siblings.c is about couple=shared. */
 	couple = COUPLE_ALWAYS;
+	response = RESPONSE_STANDARD;
 	hostile = draw_byte(&in) % 2;
 	subflows = 1 + draw_byte(&in) % 3;
 	linked = draw_byte(&in) % (1 << subflows);

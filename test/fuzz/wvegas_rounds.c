@@ -75,10 +75,9 @@ static void join_again(__u32 subflows)
 
 static void require_reno_step(void)
 {
-	__s64 credit = private_of(tp)->flow.credit_q40, want = MPCC_Q40_ONE / tp->snd_cwnd;
+	__s64 credit = private_of(tp)->flow.credit_q29, want = MPCC_Q29_ONE / tp->snd_cwnd;
 
-	require(credit > want - 1024 && credit < want + 1024, "credit %lld, want %lld", credit,
-		want);
+	require(credit > want - 2 && credit < want + 2, "credit %lld, want %lld", credit, want);
 }
 
 int LLVMFuzzerInitialize(int *argc, char ***argv)
@@ -146,7 +145,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	/* After a loss Reno, and then all anew but base. */
 	tp->is_cwnd_limited = 1;
 	set_state(TCP_CA_Recovery);
-	private_of(tp)->flow.credit_q40 = 0;
+	private_of(tp)->flow.credit_q29 = 0;
 	ack(private_of(tp)->round_end + 1, 75000);
 	require_reno_step();
 	set_state(TCP_CA_Open);

@@ -35,6 +35,7 @@ static __always_inline void control_init(struct sock *sk)
 static __always_inline void control_ack(struct sock *sk, __u32 ack, __u32 acked)
 {
 	watch_delay(sk);
+	watch_queue(&flow_of(tcp_sk(sk))->queue, tcp_sk(sk));
 	if (cc_hooks.on_ack)
 		cc_hooks.on_ack(state_of(tcp_sk(sk)), tcp_sk(sk));
 	if (cc_hooks.grow)
@@ -48,11 +49,15 @@ static __always_inline __u32 control_loss(struct sock *sk)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 	struct mpcc_flow *flow = flow_of(tp);
-	__u32 after;
+	__u32 after, least;
 
 	if (cc_hooks.on_loss)
 		cc_hooks.on_loss(state_of(tp), tp);
 	after = window_after_loss(sk);
+	least = left_by_queue(&flow->queue, tp);
+	if (after < least)
+		after = least;
+	doubt_queue(&flow->queue);
 	void_decision(flow);
 	flow->last_max = cubic_last_max(flow->last_max, tp->snd_cwnd, after);
 	return after;

@@ -6,6 +6,7 @@
  *   alone       a connection of one usable subflow is the kernel's CUBIC, not Reno (window.h, cubic.h)
  *   couple      only subflows that share a bottleneck are coupled (sharing.h)
  *   slow_start  ends before the queue overflows (slow_start.h)
+ *   response    a loss while the path's queue is short costs little of the window (queue.h)
  *   plain       a connection that is not MPTCP is handed to the kernel's CUBIC (callbacks.h)
  */
 #ifndef MPCC_CC_H

@@ -156,7 +156,7 @@ static __always_inline __u32 age_of(struct mpcc_curve *c, __u32 now_us)
  * CUBIC's rule: what an acknowledged segment adds to the window now. Begins a curve unless one for a single subflow goes
  * on. part_q16 is how much of CUBIC's growth the hook shift leaves to a subflow that is not coupled with its siblings.
  */
-static __always_inline __s64 cubic_step(struct mpcc_flow *flow, const struct tcp_sock *tp,
+static __always_inline __s32 cubic_step(struct mpcc_flow *flow, const struct tcp_sock *tp,
 					__u64 part_q16)
 {
 	__u32 cwnd = tp->snd_cwnd, now_us = (__u32)tp->tcp_mstamp;
@@ -172,7 +172,7 @@ static __always_inline __s64 cubic_step(struct mpcc_flow *flow, const struct tcp
 	grow_friendly(&curve, ((__u64)cwnd * 15 / 8 << 16) / part_q16);
 	t_us = (__u64)age_of(&curve, now_us) + min_rtt_of(tp);
 	flow->curve = curve;
-	return MPCC_Q40_ONE / cubic_cnt(cubic_window(&curve, t_us >> CUBIC_TICK_SHIFT), cwnd,
+	return MPCC_Q29_ONE / cubic_cnt(cubic_window(&curve, t_us >> CUBIC_TICK_SHIFT), cwnd,
 					curve.friendly, flow->last_max);
 }
 

@@ -6,8 +6,8 @@
  *                   RTT squared spans 2^-48 .. 2^20 for 1 us .. 16 s and 1 .. 2^20 packets) is held to
  *                   a relative 2^-31, so a formula of thirty operations stays within 2e-8. It does not
  *                   overflow: |e| grows by at most 64 an operation and has 31 bits.
- * q40               signed 64-bit count of 2^-40 packets: the fractional window. +-8,388,607 packets;
- *                   the smallest step is 9.1e-13 packets. Conversions saturate at 2^62.
+ * q29               signed 32-bit count of 2^-29 packets: the fractional window and what a segment adds to it. Less
+ *                   than 4 packets; a millionth, which Reno adds to a window of a million packets, is 537 of them.
  * us8               microseconds in eighths, the kernel's format of srtt: 0.125 us .. 536 s in 32 bits.
  */
 #ifndef MPCC_FIXED_H
@@ -20,7 +20,7 @@ struct mpcc_num {
 	__s32 e;
 };
 
-#define MPCC_Q40_ONE (1LL << 40)
+#define MPCC_Q29_ONE (1 << 29)
 
 static __always_inline struct mpcc_num num_zero(void)
 {

@@ -24,14 +24,22 @@ struct mpcc_curve {
 	__u32 acked; /* segments that friendly has not seen */
 };
 
+/* What is known of the path's queue (queue.h), in its units. */
+struct mpcc_queue {
+	__u16 min_rtt; /* of this round's samples; 0 = none yet */
+	__u16 began; /* this round, in its units of time */
+	__u16 delay; /* d, in the last round */
+	__u16 longest; /* d_m */
+};
+
 /*
  * The head of every algorithm's struct cc_state. Times are the low bits of tcp_mstamp. They are compared by how
  * long ago they were (elapsed_us), so that a silence of any length makes none of them lie ahead.
  */
 struct mpcc_flow {
 	__u64 id; /* key of the live state in the map; 0 = has none */
-	__s64 credit_q40; /* fraction of a packet earned and not yet in snd_cwnd */
-	__s64 step_q40; /* the decision: packets per acknowledged segment */
+	__s32 credit_q29; /* fraction of a packet earned and not yet in snd_cwnd */
+	__s32 step_q29; /* the decision: packets per acknowledged segment */
 	__u32 decided_us; /* when the decision was made */
 	__u32 refreshed_us; /* when the live state was */
 	__u32 base_rtt_us; /* smallest RTT seen; 0 = unset */
@@ -42,6 +50,7 @@ struct mpcc_flow {
 		struct mpcc_round round;
 		struct mpcc_curve curve;
 	};
+	struct mpcc_queue queue;
 	struct mpcc_delay_sum delays; /* of RTTs, where the bottleneck is asked for */
 	__u16 together : 12; /* the siblings coupled with this subflow, a bit each (bit_of) */
 	__u16 place : 4; /* this subflow's bit in its siblings' together; 0 = none yet (sharing.h) */

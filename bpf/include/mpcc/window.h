@@ -4,6 +4,7 @@
 #define MPCC_WINDOW_H
 
 #include "cubic.h"
+#include "queue.h"
 #include "slow_start.h"
 #include "tunable.h"
 #include "view.h"
@@ -141,18 +142,18 @@ static __always_inline bool is_cwnd_limited(const struct tcp_sock *tp)
 	return in_slow_start(tp) && tp->snd_cwnd < 2 * tp->max_packets_out;
 }
 
-/* The most that a step may move a window, in packets per segment; no rule asks for that much. */
-#define MPCC_MOST_STEP_Q40 (32 * MPCC_Q40_ONE)
+/* The most that a step may move a window, just below 4 packets per segment; no rule asks for that much. */
+#define MPCC_MOST_STEP_Q29 (4LL * MPCC_Q29_ONE - 1)
 
 /* A step as the credit counts it. */
-static __always_inline __s64 q40_of(const struct mpcc_step *step)
+static __always_inline __s32 q29_of(const struct mpcc_step *step)
 {
-	__s64 inc = (__s64)num_to_fixed(step->up, 40) - (__s64)num_to_fixed(step->down, 40);
+	__s64 inc = (__s64)num_to_fixed(step->up, 29) - (__s64)num_to_fixed(step->down, 29);
 
-	if (inc > MPCC_MOST_STEP_Q40)
-		return MPCC_MOST_STEP_Q40;
-	if (inc < -MPCC_MOST_STEP_Q40)
-		return -MPCC_MOST_STEP_Q40;
+	if (inc > MPCC_MOST_STEP_Q29)
+		return MPCC_MOST_STEP_Q29;
+	if (inc < -MPCC_MOST_STEP_Q29)
+		return -MPCC_MOST_STEP_Q29;
 	return inc;
 }
 
@@ -161,31 +162,31 @@ static __always_inline __s64 q40_of(const struct mpcc_step *step)
  * moves its whole packets to the window. The window stays in [floor, snd_cwnd_clamp]; where it would leave
  * that, the rest of the credit is void. acked is at most 65535.
  */
-static __always_inline void apply_steps(struct tcp_sock *tp, struct mpcc_flow *flow, __s64 step_q40,
+static __always_inline void apply_steps(struct tcp_sock *tp, struct mpcc_flow *flow, __s32 step_q29,
 					__u32 acked, __u32 floor)
 {
 	__u32 cwnd = tp->snd_cwnd;
 	__s64 credit, whole;
 
-	credit = flow->credit_q40 + step_q40 * acked;
-	whole = credit >= 0 ? credit >> 40 : -(-credit >> 40);
+	credit = flow->credit_q29 + (__s64)step_q29 * acked;
+	whole = credit >= 0 ? credit >> 29 : -(-credit >> 29);
 	if (whole) {
 		__s64 next = (__s64)cwnd + whole;
 
-		credit -= whole * MPCC_Q40_ONE;
+		credit -= whole * MPCC_Q29_ONE;
 		if (next < floor || next > tp->snd_cwnd_clamp) {
 			next = next < floor ? floor : tp->snd_cwnd_clamp;
 			credit = 0;
 		}
 		tp->snd_cwnd = next;
 	}
-	flow->credit_q40 = credit;
+	flow->credit_q29 = credit;
 }
 
 /* A loss event: the fraction that was earned before it is void, and so are the decision and the curve. */
 static __always_inline void void_decision(struct mpcc_flow *flow)
 {
-	flow->credit_q40 = 0;
+	flow->credit_q29 = 0;
 	flow->decided = 0;
 	flow->curve_subflows = 0;
 	flow->in_round = 0;
@@ -229,7 +230,7 @@ static __always_inline void track_rtt(const struct tcp_sock *tp, struct mpcc_flo
 }
 
 /* The algorithm's own decision on a socket. */
-static __always_inline __s64 own_step(struct cc_view *v, struct tcp_sock *tp)
+static __always_inline __s32 own_step(struct cc_view *v, struct tcp_sock *tp)
 {
 	struct mpcc_step step = {};
 
@@ -237,7 +238,15 @@ static __always_inline __s64 own_step(struct cc_view *v, struct tcp_sock *tp)
 		cc_hooks.follow(&step, v, tp);
 	else
 		cc_hooks.step(&step, sum_of(v), &v->self);
-	return q40_of(&step);
+	return q29_of(&step);
+}
+
+/* The step is a part of what the queue lets a subflow grow by, and raised to what CUBIC or Reno does. */
+static __always_inline void raise_step(struct mpcc_flow *flow, __u64 part_q16, __s32 least_q29)
+{
+	flow->step_q29 = flow->step_q29 * part_q16 >> 16;
+	if (flow->step_q29 < least_q29)
+		flow->step_q29 = least_q29;
 }
 
 /*
@@ -255,6 +264,7 @@ static __noinline int decide(struct sock *sk)
 
 	track_rtt(tp, flow);
 	flow->floor = MPCC_RENO_FLOOR;
+	flow->step_q29 = step_by_queue(sk);
 	if (alone == ALONE_OWN || !is_only_subflow(tp)) {
 		look(&v, tp);
 		rule = rule_for(&v);
@@ -266,11 +276,11 @@ static __noinline int decide(struct sock *sk)
 	if (rule == ALONE_CUBIC) {
 		if (flow->curve_subflows)
 			slow_curve(flow, tp, part);
-		flow->step_q40 = cubic_step(flow, tp, part);
+		raise_step(flow, part, cubic_step(flow, tp, part));
 	} else if (rule == ALONE_RENO) {
-		flow->step_q40 = MPCC_Q40_ONE / tp->snd_cwnd * part >> 16;
+		raise_step(flow, part, (MPCC_Q29_ONE / tp->snd_cwnd) * part >> 16);
 	} else {
-		flow->step_q40 = own_step(&v, tp);
+		flow->step_q29 = own_step(&v, tp);
 	}
 	if (rule == ALONE_RENO || (rule == ALONE_OWN && !cc_hooks.follow))
 		flow->curve_subflows = 0;
@@ -309,14 +319,14 @@ static __always_inline void grow_by_rule(struct sock *sk, __u32 acked)
 	acked = after_slow_start(tp, acked);
 	if (!acked)
 		return;
-	/* 2^45 * 2^16 stays in 63 bits. */
+	/* 2^31 * 2^16 stays in 63 bits. */
 	if (acked > 65535)
 		acked = 65535;
 	if (flow->curve_subflows)
 		flow->curve.acked += acked;
 	if (!decision_stands(tp, flow))
 		decide(sk);
-	apply_steps(tp, flow, flow->step_q40, acked, flow->floor);
+	apply_steps(tp, flow, flow->step_q29, acked, flow->floor);
 }
 
 #endif

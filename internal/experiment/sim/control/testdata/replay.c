@@ -60,6 +60,7 @@ static void set(struct tcp_sock *tp, struct mptcp_subflow_context *ctx, const st
 static void begin(const struct step *s)
 {
 	join(&connection, s->acked, &ALGORITHM);
+	response = RESPONSE_QUEUE;
 	linked = (1 << s->acked) - 1;
 	for (__u32 i = 0; i < s->acked; i++) {
 		set(&connection.subflows[i], &connection.contexts[i], s);

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Losses told from congestion by the queue: a packet that is lost while the path's queue is short was not dropped for
+ * want of room. The idea is TCP-Illinois' (Liu, Basar, Srikant, Performance Evaluation 65(6), 2008).
+ *
+ *   d             the queue's delay in the last round: its smallest RTT less the smallest RTT of all, and less what its
+ *                 RTTs scatter, srtt - its smallest. A round is an RTT
+ *   d_m           the largest d. Used only from base/8 on, at least 4 ms and at most 16, which jitter does not reach
+ *   growth of a subflow that is not coupled
+ *                 at least alpha / w per acknowledged segment; alpha is 10 packets where d <= d_m / 100, and
+ *                 k_1 / (k_2 + d) above, 0.3 at d = d_m; at most what fills a sixteenth of the queue in an RTT,
+ *                 w d_m / (base + d_m) / 16
+ *   per loss event, coupled or not
+ *                 15/16 of the window stays at least where d <= d_m / 10; down to CUBIC's 717/1024 at 0.8 d_m. Where
+ *                 the rule leaves more, that holds
+ *
+ * base is the kernel's windowed minimum of the RTT. A d of at most 1 ms counts as none.
+ *
+ * d_m counts for at most 5/8 of base: a queue of half of base is full enough that CUBIC's cut leaves the path full, and
+ * a path that was slower once has had a longer queue than it will have again. d_m loses an eighth of what it is above d
+ * at each loss in a queue, since what drops packets at d may be an AQM, or a path that has become faster.
+ *
+ * TCP-Illinois takes the mean RTT of a round for d, in which jitter hides the queue, keeps 7/8 of the window, and
+ * forgets no d_m.
+ */
+#ifndef MPCC_QUEUE_H
+#define MPCC_QUEUE_H
+
+#include "cubic.h"
+#include "tunable.h"
+#include "view.h"
+
+enum { RESPONSE_QUEUE, RESPONSE_STANDARD };
+TUNABLE_PAPER(
+	response, RESPONSE_QUEUE, "standard",
+	"queue|standard; a loss while the queue is short costs a sixteenth of the window, and growth goes by the "
+	"queue; or both whatever the queue");
+
+/* Delays are in units of 64 us, the RTT itself from 1 on: 16 bits hold 4.2 s, and longer ones count as that. */
+#define QUEUE_SHIFT 6
+#define QUEUE_LONGEST 65535
+#define QUEUE_MS(ms) ((ms) * 1000 >> QUEUE_SHIFT)
+/* A round is timed in units of 1024 us. */
+#define QUEUE_TIME_SHIFT 10
+
+#define QUEUE_NONE QUEUE_MS(1)
+#define QUEUE_LEAST QUEUE_MS(4)
+#define QUEUE_MOST_LEAST QUEUE_MS(16)
+/* Of 1024: what a loss leaves while the queue is short, and while it is long. */
+#define QUEUE_LEFT_SHORT 960
+#define QUEUE_LEFT_LONG 717
+/* Packets an RTT, and the part of the queue that an RTT may fill. */
+#define QUEUE_MOST_ALPHA 10
+#define QUEUE_FILL 16
+/* An eighth of what d_m is above d goes at each loss in a queue. */
+#define QUEUE_DOUBT_SHIFT 3
+
+static __always_inline __u32 queue_units(__u32 us)
+{
+	__u32 units = (us >> QUEUE_SHIFT) + 1;
+
+	return units < QUEUE_LONGEST ? units : QUEUE_LONGEST;
+}
+
+/* d, of the round that has ended */
+static __always_inline __u32 delay_of_round(const struct mpcc_queue *q, const struct tcp_sock *tp)
+{
+	__s32 smallest = q->min_rtt;
+	__s32 d = smallest - (__s32)queue_units(min_rtt_of(tp));
+	__s32 scatter = (__s32)queue_units(tp->srtt_us >> 3) - smallest;
+
+	if (scatter > 0)
+		d -= scatter;
+	return d > 0 ? d : 0;
+}
+
+/* At an ACK: takes its RTT sample down. Where that ends a round, it measures the queue. */
+static __always_inline void watch_queue(struct mpcc_queue *q, const struct tcp_sock *tp)
+{
+	__u16 now = (__u16)(tp->tcp_mstamp >> QUEUE_TIME_SHIFT);
+	__u32 rtt = queue_units(tp->rack.rtt_us);
+
+	if (response != RESPONSE_QUEUE || !tp->rack.rtt_us || in_loss(tp))
+		return;
+	if (!q->min_rtt)
+		q->began = now;
+	if (!q->min_rtt || rtt < q->min_rtt)
+		q->min_rtt = rtt;
+	if ((__u16)(now - q->began) <= tp->srtt_us >> (3 + QUEUE_TIME_SHIFT))
+		return;
+	q->delay = delay_of_round(q, tp);
+	if (q->delay > q->longest)
+		q->longest = q->delay;
+	q->min_rtt = 0;
+}
+
+/* Whether the path was seen to have a queue, by which its losses can be told. */
+static __always_inline bool knows_queue(const struct mpcc_queue *q, const struct tcp_sock *tp)
+{
+	__u32 least = queue_units(min_rtt_of(tp)) / 8;
+
+	if (least < QUEUE_LEAST)
+		least = QUEUE_LEAST;
+	if (least > QUEUE_MOST_LEAST)
+		least = QUEUE_MOST_LEAST;
+	return response == RESPONSE_QUEUE && q->longest >= least;
+}
+
+/* d_m, or what of it counts. */
+static __always_inline __u32 longest_queue(const struct mpcc_queue *q, const struct tcp_sock *tp)
+{
+	__u32 most = queue_units(min_rtt_of(tp)) * 5 / 8;
+
+	return q->longest < most ? q->longest : most;
+}
+
+/* alpha / w, packets. Not inlined, for the stack's sake. */
+static __noinline __u64 step_by_queue(struct sock *sk)
+{
+	const struct tcp_sock *tp = tcp_sk(sk);
+	const struct mpcc_queue *q = &flow_of(tp)->queue;
+	__u64 d = q->delay, d_m = longest_queue(q, tp), base = queue_units(min_rtt_of(tp));
+	__u64 most_q16, alpha_q16, w = tp->snd_cwnd;
+
+	if (!knows_queue(q, tp))
+		return 0;
+	most_q16 = (w << 16) * d_m / (base + d_m) / QUEUE_FILL;
+	if (most_q16 > QUEUE_MOST_ALPHA << 16)
+		most_q16 = QUEUE_MOST_ALPHA << 16;
+	alpha_q16 = most_q16;
+	/* k_1 = 0.3062 d_m and k_2 = 0.0206 d_m: 10 at d_m / 100, 0.3 at d_m. */
+	if (100 * d > d_m && d > QUEUE_NONE)
+		alpha_q16 = (3062 << 16) * d_m / (10000 * d + 206 * d_m);
+	if (alpha_q16 > most_q16)
+		alpha_q16 = most_q16;
+	return alpha_q16 * (MPCC_Q29_ONE >> 16) / w;
+}
+
+/* Of a window of w packets, what a loss leaves at least. */
+static __always_inline __u32 left_by_queue(const struct mpcc_queue *q, const struct tcp_sock *tp)
+{
+	__u32 d = q->delay, d_m = longest_queue(q, tp), left = QUEUE_LEFT_SHORT;
+
+	if (!knows_queue(q, tp))
+		return 0;
+	if (10 * d >= 8 * d_m)
+		return 0;
+	if (10 * d > d_m && d > QUEUE_NONE)
+		left -= (QUEUE_LEFT_SHORT - QUEUE_LEFT_LONG) * (10 * d - d_m) / (7 * d_m);
+	return (__u64)tp->snd_cwnd * left >> 10;
+}
+
+/* A loss event: the round is void, and the longest queue not as sure as it was, if a shorter one drops packets. */
+static __always_inline void doubt_queue(struct mpcc_queue *q)
+{
+	q->min_rtt = 0;
+	if (q->delay > QUEUE_NONE && q->delay < q->longest)
+		q->longest -= (q->longest - q->delay) >> QUEUE_DOUBT_SHIFT;
+}
+
+#endif

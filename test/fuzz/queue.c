@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * The response to losses by the queue (queue.h), against its formulas in floating point: what a queue lets a subflow
+ * grow by and what a loss leaves, for any smallest RTT, delay and window. And the delay that rounds of any ACKs measure.
+ */
+#include "native.h"
+
+#include "cc/lia.bpf.c"
+
+#include "connection.h"
+
+static struct connection connection;
+static struct tcp_sock *const tp = &connection.subflows[0];
+
+/* In the header's unit of 64 us, whole units as there. */
+#define MS(ms) __builtin_floor((ms) * 1000 / 64.)
+
+/* After so many microseconds a round's time comes again. */
+#define AGAIN_US (1ULL << 26)
+
+/* A round in microseconds, kept apart from the algorithm's. */
+static struct {
+	bool begun;
+	__u64 began_us;
+	__u32 smallest_us;
+} model;
+
+static void start(__u32 cwnd)
+{
+	join(&connection, 1, &lia);
+	response = RESPONSE_QUEUE;
+	tp->snd_cwnd = cwnd;
+	tp->snd_ssthresh = 1;
+	tp->rtt_min.s[0].v = ~0U;
+	tp->tcp_mstamp = 1000000;
+	memset(&model, 0, sizeof(model));
+}
+
+static struct mpcc_queue *queue(void)
+{
+	return &flow_of(tp)->queue;
+}
+
+static double smaller(double a, double b)
+{
+	return a < b ? a : b;
+}
+
+static double larger(double a, double b)
+{
+	return a > b ? a : b;
+}
+
+/* An RTT in units, from 1 on. */
+static double units(__u32 us)
+{
+	return smaller(us / 64 + 1, 65535);
+}
+
+static bool is_known(double base, double longest)
+{
+	return longest >= smaller(larger(__builtin_floor(base / 8), MS(4)), MS(16));
+}
+
+static double d_m(double base, double longest)
+{
+	return smaller(longest, __builtin_floor(0.625 * base));
+}
+
+/* Packets in an RTT: 10 up to a hundredth of the longest queue, 0.3 at the longest, and 1 / alpha a line between. */
+static double alpha(double w, double base, double d, double longest)
+{
+	double most = smaller(10, w * longest / (base + longest) / 16);
+
+	if (100 * d <= longest || d <= MS(1))
+		return most;
+	return smaller(most, 1 / (1 / 10. + (1 / 0.3 - 1 / 10.) * (d / longest - 0.01) / 0.99));
+}
+
+/* The part of the window that a loss leaves at least. */
+static double part_left(double d, double longest)
+{
+	if (10 * d >= 8 * longest)
+		return 0;
+	if (10 * d <= longest || d <= MS(1))
+		return 15 / 16.;
+	return 15 / 16. - (15 / 16. - 717 / 1024.) * (d / longest - 0.1) / 0.7;
+}
+
+/* What is known of a queue, against the formulas. */
+static void check_response(struct input *in)
+{
+	__u32 base_us = 4000 + draw_number(in, 21), w = 2 + draw_number(in, 24), after, floored;
+	double base = units(base_us), longest, d, want, got;
+	struct mpcc_queue *q = queue();
+
+	start(w);
+	tp->rtt_min.s[0].v = base_us;
+	tp->srtt_us = base_us << 3;
+	q->longest = draw_number(in, 16);
+	q->delay = draw_number(in, 16) % (q->longest + 1);
+	d = q->delay;
+	longest = d_m(base, q->longest);
+
+	want = is_known(base, q->longest) ? alpha(w, base, d, longest) / w : 0;
+	got = __builtin_ldexp(step_by_queue((struct sock *)tp), -29);
+	/* alpha is counted in 2^-16 packets, and the constants have four digits. */
+	require(got <= want * 1.001 + 0x1p-28 && got >= want * 0.999 - 0x1p-15 / w - 0x1p-28,
+		"%u packets, %u us, %u of %u: %g a segment, want %g", w, base_us, q->delay,
+		q->longest, got, want);
+
+	/* LIA alone: CUBIC's, which leaves 717/1024. */
+	want = is_known(base, q->longest) ? part_left(d, longest) * w : 0;
+	floored = (__u64)w * 717 / 1024;
+	if (want < floored)
+		want = floored;
+	if (want < 2)
+		want = 2;
+	after = CALL(mpcc_ssthresh, ARG(tp));
+	require(after <= want + w / 1024. && after >= want - 1,
+		"%u packets, %u us, %g of %g: %u after a loss, want %g", w, base_us, d, longest,
+		after, want);
+	require(!q->min_rtt, "the round goes on after a loss");
+}
+
+/* An ACK with an RTT sample; 0 = none. */
+static void ack(__u64 after_us, __u32 rtt_us, bool in_loss)
+{
+	struct mpcc_queue before = *queue();
+	__u32 srtt_us = tp->srtt_us >> 3;
+	double d, rise, scatter;
+	__u64 lasted_us;
+
+	tp->tcp_mstamp += after_us;
+	tp->rack.rtt_us = rtt_us;
+	tp->inet_conn.icsk_ca_state = in_loss ? TCP_CA_Loss : TCP_CA_Open;
+	if (rtt_us && rtt_us < tp->rtt_min.s[0].v)
+		tp->rtt_min.s[0].v = rtt_us;
+	CALL(mpcc_cong_avoid, ARG(tp), 0, 1);
+	if (!rtt_us || in_loss) {
+		require(!memcmp(&before, queue(), sizeof(before)),
+			"an ACK without a sample of its own counts");
+		return;
+	}
+	if (!model.begun || rtt_us < model.smallest_us)
+		model.smallest_us = rtt_us;
+	if (!model.begun)
+		model.began_us = tp->tcp_mstamp;
+	model.begun = true;
+	/* Time is in units of 1024 us, and 65536 of them look like none. */
+	lasted_us = (tp->tcp_mstamp - model.began_us) % AGAIN_US;
+	if (queue()->min_rtt) {
+		require(lasted_us < srtt_us + 2048 || lasted_us > AGAIN_US - 2048,
+			"a round of %llu us goes on, RTT %u", lasted_us, srtt_us);
+		return;
+	}
+	require(lasted_us + 2048 > srtt_us, "a round ends after %llu us, RTT %u", lasted_us,
+		srtt_us);
+	rise = units(model.smallest_us) - units(tp->rtt_min.s[0].v);
+	scatter = larger(units(srtt_us) - units(model.smallest_us), 0);
+	d = larger(rise - scatter, 0);
+	require(queue()->delay == d, "%u units in a round, want %g", queue()->delay, d);
+	require(queue()->longest == larger(before.longest, d),
+		"%u units at most, before %u, now %g", queue()->longest, before.longest, d);
+	model.begun = false;
+}
+
+/* At each loss in a queue shorter than the longest an eighth of the difference goes, at none in an empty queue. */
+static void check_doubt(void)
+{
+	double want = 4000;
+
+	start(1000);
+	tp->rtt_min.s[0].v = 400000;
+	queue()->longest = 4000;
+	for (int i = 0; i < 50; i++) {
+		queue()->delay = MS(0.9);
+		CALL(mpcc_ssthresh, ARG(tp));
+		require(queue()->longest > want - 1 - i, "%u after %d losses, want %g",
+			queue()->longest, i, want);
+		queue()->delay = 1000;
+		CALL(mpcc_ssthresh, ARG(tp));
+		want -= (want - 1000) / 8;
+		require(queue()->longest >= want && queue()->longest < want + 8,
+			"%u after %d losses, want %g", queue()->longest, i, want);
+	}
+}
+
+int LLVMFuzzerInitialize(int *argc, char ***argv)
+{
+	check_doubt();
+	/* response=standard neither measures nor acts. */
+	start(100);
+	response = RESPONSE_STANDARD;
+	tp->rtt_min.s[0].v = 40000;
+	queue()->longest = 600;
+	require(!step_by_queue((struct sock *)tp) && CALL(mpcc_ssthresh, ARG(tp)) == 70,
+		"response=standard");
+	return 0;
+}
+
+int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
+{
+	struct input in = { bytes, size };
+
+	check_response(&in);
+	start(10);
+	while (in.size) {
+		ack(draw_number(&in, 25), draw_number(&in, 24), !(draw_byte(&in) % 8));
+		if (!(draw_byte(&in) % 8))
+			tp->srtt_us = draw_number(&in, 27);
+	}
+	return 0;
+}
