@@ -186,6 +186,7 @@ func TestEveryTunableIsTested(t *testing.T) {
 	// These say what becomes of a socket, and are in no decision on given numbers.
 	ofSockets := []string{
 		"couple",     // which siblings it is in a group with: test/fuzz/eval.c has the groups, test/e2e the verdicts
+		"growth",     // what the rule divides, in time: test/fuzz/growth.c
 		"plain",      // who controls it: test/fuzz/live.c
 		"response",   // what it has seen of its path's queue: test/fuzz/queue.c
 		"slow_start", // test/fuzz/slow_start.c

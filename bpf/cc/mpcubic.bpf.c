@@ -36,6 +36,7 @@
  * Time stands still while nothing is sent. K is a whole number of ticks of 1024 us.
  */
 #define MPCC_PAPER_ALONE "own"
+#define MPCC_OWN_COURSE
 #include "mpcc/cc.h"
 
 enum { MODE_DERIVED, MODE_LITERAL };

@@ -30,6 +30,7 @@
  *     an RTT is more than that, and would hold the window at some packets. noise_us=0 is the paper's.
  */
 #define MPCC_PAPER_ALONE "own"
+#define MPCC_OWN_COURSE
 #include "mpcc/cc.h"
 
 enum { DRAIN_ABOVE_ALPHA, DRAIN_ANY };

@@ -57,7 +57,7 @@ func main() {
 func record(cc, file string, keep bool) (err error) {
 	own := cc != "reno" && cc != "cubic"
 	if own {
-		if out, err := exec.Command("mpcc", "load", cc, "--set", "couple=always", "--set", "response=standard").CombinedOutput(); err != nil {
+		if out, err := exec.Command("mpcc", "load", cc, "--set", "couple=always", "--set", "growth=reno", "--set", "response=standard").CombinedOutput(); err != nil {
 			return fmt.Errorf("mpcc load: %s", out)
 		}
 		defer func() { err = errors.Join(err, exec.Command("mpcc", "unload", "--all").Run()) }()

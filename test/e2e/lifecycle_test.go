@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/netip"
 	"os"
@@ -284,6 +285,34 @@ func TestOneKernelLoadersAtOnce(t *testing.T) {
 	if links != 3 {
 		t.Errorf("%d struct_ops links, want 3", links)
 	}
+	mpcc(t, "unload", "--all")
+}
+
+// The pin of a link that somebody has detached by force goes with the next command, whatever that is for, and the
+// algorithm can be loaded again.
+func TestHostDetachedByForce(t *testing.T) {
+	loaded.Turn(t)
+	untouched(t)
+	const pin = "/sys/fs/bpf/mpcc/cc/lia"
+	detach := func() {
+		t.Helper()
+		if out, err := exec.Command("bpftool", "link", "detach", "pinned", pin).CombinedOutput(); err != nil {
+			t.Fatalf("bpftool: %v: %s", err, out)
+		}
+		if _, err := os.Stat(pin); err != nil {
+			t.Fatalf("the pin is gone already: %v", err)
+		}
+	}
+	mpcc(t, "load", "lia")
+	detach()
+	prints(t, `^dts: loaded\n$`, "load", "dts")
+	if _, err := os.Stat(pin); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("%s after another load: %v", pin, err)
+	}
+	prints(t, `^lia: loaded\n$`, "load", "lia")
+	detach()
+	prints(t, `^lia: loaded\n$`, "load", "lia")
+	detach()
 	mpcc(t, "unload", "--all")
 }
 

@@ -12,8 +12,8 @@ struct connection {
 };
 
 /*
- * So many established subflows under a congestion control with couple=always and response=standard, their ids from 1 on,
- * the rest zero. A harness that draws tunables afterwards sets both again.
+ * So many established subflows under a congestion control with couple=always, growth=reno and response=standard, their ids
+ * from 1 on, the rest zero. A harness that draws tunables afterwards sets them again.
  */
 static inline void join(struct connection *c, __u32 count, const struct tcp_congestion_ops *ops)
 {
@@ -21,6 +21,9 @@ static inline void join(struct connection *c, __u32 count, const struct tcp_cong
 
 	couple = COUPLE_ALWAYS;
 	response = RESPONSE_STANDARD;
+#ifndef MPCC_OWN_COURSE
+	growth = GROWTH_RENO;
+#endif
 	memset(c, 0, sizeof(*c));
 	for (__u32 i = 0; i < count; i++) {
 		struct tcp_sock *tp = &c->subflows[i];

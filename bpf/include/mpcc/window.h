@@ -18,6 +18,25 @@ enum { ALONE_CUBIC, ALONE_RENO, ALONE_OWN };
 TUNABLE_PAPER(alone, ALONE_CUBIC, MPCC_PAPER_ALONE,
 	      "cubic|reno|own; the control of a connection with one usable subflow");
 
+#ifndef MPCC_OWN_COURSE
+enum { GROWTH_CUBIC, GROWTH_RENO };
+TUNABLE_PAPER(growth, GROWTH_CUBIC, "reno",
+	      "cubic|reno; of which the rule leaves a coupled subflow a part");
+#endif
+
+/*
+ * Whether a coupled subflow grows by a part of CUBIC. An algorithm whose rule is not to be read as a part of what Reno
+ * adds, 1 / w, defines MPCC_OWN_COURSE.
+ */
+static __always_inline bool divides_cubic(void)
+{
+#ifdef MPCC_OWN_COURSE
+	return false;
+#else
+	return growth == GROWTH_CUBIC;
+#endif
+}
+
 /* Whether a subflow that is a group by itself sees all subflows, with which its hook shift compares it. */
 static __always_inline bool single_sees_all(void)
 {
@@ -201,8 +220,8 @@ static __always_inline void void_decision(struct mpcc_flow *flow)
 #define MPCC_CUBIC_US 1024
 
 /*
- * A decision stands for an RTT, as RFC 6356 lets LIA's alpha do, a step along mpCUBIC's curve for a sixteenth of one,
- * unless a loss comes first. A curve stretched over n subflows is n times as slow: its clock ticks every 2n ms. So
+ * A decision stands for an RTT, as RFC 6356 lets LIA's alpha do, a step along mpCUBIC's curve for a sixteenth of one, and
+ * a part of CUBIC for a quarter, unless a loss comes first. A curve stretched over n subflows is n times as slow: its clock ticks every 2n ms. So
  * the siblings, whose sockets may lie in another core's cache, are not read at every ACK; what they do is noticed
  * that much later.
  */
@@ -212,8 +231,10 @@ static __always_inline bool decision_stands(const struct tcp_sock *tp, const str
 	__u32 least_us = flow->curve_subflows ? 2 * flow->curve_subflows * MPCC_CUBIC_US :
 						MPCC_DECISION_MIN_US;
 
+	if (divides_cubic() && flow->curve_subflows && !flow->alone)
+		for_us = tp->srtt_us >> 5;
 	/* One subflow alone follows CUBIC, whose clock ticks that often. */
-	if (flow->curve_subflows == 1)
+	else if (flow->curve_subflows == 1)
 		for_us = MPCC_CUBIC_US;
 	else if (for_us < least_us)
 		for_us = least_us;
@@ -239,6 +260,32 @@ static __always_inline __s32 own_step(struct cc_view *v, struct tcp_sock *tp)
 	else
 		cc_hooks.step(&step, sum_of(v), &v->self);
 	return q29_of(&step);
+}
+
+/*
+ * What the rule adds is a part of what Reno does, and the subflow gets that part of CUBIC, if it is more: beside a TCP
+ * under CUBIC, Reno's growth divided leaves the connection half of what one TCP has, where the queue is long. Not
+ * inlined, for the stack's sake.
+ */
+static __noinline int grow_by_part(struct sock *sk)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+	struct mpcc_flow *flow = flow_of(tp);
+	__s32 own_q29 = flow->step_q29, step_q29;
+	__u64 part_q16 = own_q29 > 0 ? (__u64)own_q29 * tp->snd_cwnd >> 13 : 0;
+
+	if (part_q16 > WHOLE_Q16)
+		part_q16 = WHOLE_Q16;
+	if (flow->curve_subflows)
+		slow_curve(flow, tp, part_q16);
+	if (!part_q16) {
+		flow->curve_subflows = 0;
+		return 0;
+	}
+	step_q29 = cubic_step(flow, tp, part_q16);
+	if (own_q29 < step_q29)
+		flow->step_q29 = step_q29;
+	return 0;
 }
 
 /* The step is a part of what the queue lets a subflow grow by, and raised to what CUBIC or Reno does. */
@@ -281,8 +328,10 @@ static __noinline int decide(struct sock *sk)
 		raise_step(flow, part, (MPCC_Q29_ONE / tp->snd_cwnd) * part >> 16);
 	} else {
 		flow->step_q29 = own_step(&v, tp);
+		if (divides_cubic())
+			grow_by_part(sk);
 	}
-	if (rule == ALONE_RENO || (rule == ALONE_OWN && !cc_hooks.follow))
+	if (rule == ALONE_RENO || (rule == ALONE_OWN && !cc_hooks.follow && !divides_cubic()))
 		flow->curve_subflows = 0;
 	flow->started = 1;
 	flow->decided = 1;

@@ -61,6 +61,9 @@ static void begin(const struct step *s)
 {
 	join(&connection, s->acked, &ALGORITHM);
 	response = RESPONSE_QUEUE;
+#ifndef MPCC_OWN_COURSE
+	growth = GROWTH_CUBIC;
+#endif
 	linked = (1 << s->acked) - 1;
 	for (__u32 i = 0; i < s->acked; i++) {
 		set(&connection.subflows[i], &connection.contexts[i], s);

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * A part of CUBIC (grow_by_part of window.h): subflows coupled by LIA whose windows and RTTs stay as they are grow, from a
+ * loss on, by what LIA adds, or along CUBIC's course over the part of the time that LIA's step is of Reno's, 1 / w.
+ */
+#include "native.h"
+
+#include "cc/lia.bpf.c"
+
+#include "connection.h"
+
+static struct connection connection;
+static struct tcp_sock *const tp = &connection.subflows[0];
+
+/* Packets per cubic second. */
+#define C 0.4
+
+/* RFC 6356: alpha / W of n subflows, at most 1 / w. */
+static double lia_adds(__u32 n)
+{
+	double fastest = 0, sum = 0;
+
+	for (__u32 i = 0; i < n; i++) {
+		double w = connection.subflows[i].snd_cwnd;
+		double rtt = (connection.subflows[i].srtt_us >> 3) * 1e-6;
+
+		if (w / rtt / rtt > fastest)
+			fastest = w / rtt / rtt;
+		sum += w / rtt;
+	}
+	return fastest / sum / sum < 1. / tp->snd_cwnd ? fastest / sum / sum : 1. / tp->snd_cwnd;
+}
+
+static double step(void)
+{
+	return __builtin_ldexp(flow_of(tp)->step_q29, -29);
+}
+
+static void require_near(double got, double want, double tolerance, const char *what)
+{
+	require(got > want * (1 - tolerance) && got < want * (1 + tolerance),
+		"%s: %g a segment, want %g", what, got, want);
+}
+
+int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
+{
+	struct input in = { bytes, size };
+	__u32 n = 2 + draw_byte(&in) % 3, w, rtt_us;
+	double part, reno, t = 0;
+
+	join(&connection, n, &lia);
+	growth = GROWTH_CUBIC;
+	for (__u32 i = 0; i < n; i++) {
+		struct tcp_sock *s = &connection.subflows[i];
+
+		s->snd_cwnd = 1000 + draw_number(&in, 12);
+		s->snd_ssthresh = 2;
+		rtt_us = 10000 + draw_number(&in, 17);
+		s->srtt_us = rtt_us << 3;
+		s->rtt_min.s[0].v = rtt_us;
+		s->packets_out = 1;
+		s->tcp_mstamp = 1000000;
+	}
+	w = tp->snd_cwnd;
+	rtt_us = tp->srtt_us >> 3;
+	tp->rack.rtt_us = rtt_us;
+	/* The plateau is the present window. */
+	flow_of(tp)->last_max = w;
+	reno = 1. / w;
+	part = lia_adds(n) / reno;
+	for (int i = 0; i < 100; i++) {
+		double cube = t + rtt_us * 1e-6;
+		double above = C * cube * cube * cube;
+
+		/* RFC 9438, section 4.3: the part of what Reno has by now, 8/15 of a packet for each window. */
+		if (above < 8 / 15. * part * i)
+			above = 8 / 15. * part * i;
+		CALL(mpcc_cong_avoid, ARG(tp), 0, w);
+		require(flow_of(tp)->decided_us == (__u32)tp->tcp_mstamp,
+			"no decision after an RTT");
+		tp->snd_cwnd = w;
+		if (above < 0.9 && part > 0.01)
+			require_near(step(), lia_adds(n), 2e-3, "on the plateau");
+		/* In whole packets, and in whole segments for each of them. */
+		if (above > 20 && above < w / 20. && above > 1.2 * part)
+			require_near(step(), above / w, 1 / above + above / w + 0.01, "above it");
+		tp->tcp_mstamp += 4 * rtt_us;
+		t += part * 4 * rtt_us * 1e-6;
+	}
+	/* Reno's base: what LIA adds, for ever. */
+	growth = GROWTH_RENO;
+	CALL(mpcc_cong_avoid, ARG(tp), 0, 1);
+	tp->snd_cwnd = w;
+	require_near(step(), lia_adds(n), 2e-3, "growth=reno");
+	return 0;
+}
