@@ -376,7 +376,7 @@ acks: deps build ## Record again, in a VM, the kernel's windows by ACKs with whi
 	for cc in reno cubic lia; do gzip -9nc .cache/acks/$$cc >internal/experiment/sim/testdata/acks/$$cc.gz; done
 
 # What docs/choose.md is made of: each condition with every control as it comes, as its paper has it, and with
-# couple=shared; and with every scheduler under the kernel's cubic and under dwc, which of ours does most as cubic does.
+# couple=always; and with every scheduler under the kernel's cubic and under dwc, which of ours does most as cubic does.
 CONDITIONS = $(patsubst internal/experiment/conditions/%.yaml,%,$(wildcard internal/experiment/conditions/*.yaml))
 CONTROLS = $(patsubst bpf/cc/%.bpf.c,%,$(wildcard bpf/cc/*.bpf.c))
 SCHEDULERS = $(patsubst bpf/sched/%.bpf.c,%,$(wildcard bpf/sched/*.bpf.c))
@@ -390,7 +390,7 @@ choose: build ## Measure in the simulator what docs/choose.md says, and write it
 	for c in $(CONDITIONS); do \
 		bin/mpcc run $$c --sim --out .cache/choose/$$c >/dev/null; \
 		bin/mpcc run $$c --sim --set tuning=paper --cc $(call commas,$(CONTROLS)) --out .cache/choose/$$c-paper >/dev/null; \
-		[ $$c = choose-plain ] || bin/mpcc run $$c --sim --set tuning=couple=shared --cc $(call commas,$(CONTROLS)) --out .cache/choose/$$c-couple >/dev/null; \
+		[ $$c = choose-plain ] || bin/mpcc run $$c --sim --set tuning=couple=always --cc $(call commas,$(CONTROLS)) --out .cache/choose/$$c-couple >/dev/null; \
 		[ $$c = choose-plain ] || bin/mpcc run $$c --sim --cc cubic,dwc --sched $(call commas,$(SCHEDULERS)) --out .cache/choose/$$c-sched >/dev/null; \
 	done
 	bin/mpcc run choose-wifi --sim --set what=web --repeats 300 --out .cache/choose/choose-wifi-web >/dev/null

@@ -261,8 +261,8 @@ func schedulers() string {
 // paper compares the papers' choices with mpcc's defaults.
 func paper() string { return tuned("paper") }
 
-// couple shows what controls are that couple only behind a shared bottleneck.
-func couple() string { return tuned("couple=shared") }
+// couple shows what controls are that couple all subflows.
+func couple() string { return tuned("couple=always") }
 
 func tuned(how string) string {
 	of := with(func(c choose.Contestant) bool { return c.Tuning == how })
