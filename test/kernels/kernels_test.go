@@ -82,8 +82,8 @@ func TestE2E(t *testing.T) {
 		}
 		installs = append(installs, job{name, func(t *testing.T) { testInstall(t, kernel, files, built) }})
 	}
-	// Two VMs run at a time: one in its own time, which keeps a core busy, and one on the host's clock, which mostly waits for
-	// its test networks. Short jobs are last, so that both lanes end at about the same time.
+	// Two VMs run at a time. A VM in its own time keeps one core of the host busy; a VM on the host's clock mostly waits for
+	// the links and timers of its test networks. Short jobs are last, so that both lanes end at about the same time.
 	first, kernel := min(1, len(ownTime)), min(1, len(jobs))
 	twoAtATime(t, slices.Concat(ownTime[:first], jobs[:kernel], ownTime[first:], jobs[kernel:], installs, others))
 }

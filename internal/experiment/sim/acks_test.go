@@ -47,7 +47,7 @@ type replay struct {
 func newReplay(t *testing.T, cc string) *replay {
 	transport, tunables := "tcp", ""
 	if cc != "reno" && cc != "cubic" {
-		// With couple=shared windows also depend on when, within an interval of the host's clock, the connection began.
+		// The record was made with these, as make acks says. With couple=shared windows also depend on when, within an interval of the host's clock, the connection began.
 		transport, tunables = "mptcp", "tunables: [couple=always, growth=reno, response=standard]"
 	}
 	s := start(t, strings.NewReplacer("TRANSPORT", transport, "CC", cc, "TUNABLES", tunables).Replace(nowhere), 1)
