@@ -11,19 +11,22 @@ struct connection {
 	struct mptcp_sock sock;
 };
 
-/*
- * So many established subflows under a congestion control with couple=always, growth=reno and response=standard, their ids
- * from 1 on, the rest zero. A harness that draws tunables afterwards sets them again.
- */
-static inline void join(struct connection *c, __u32 count, const struct tcp_congestion_ops *ops)
+/* What depends on time, and on what a socket has seen before, is left out. */
+static inline void decide_at_once(void)
 {
-	struct list_head *last = &c->sock.conn_list;
-
 	couple = COUPLE_ALWAYS;
 	response = RESPONSE_STANDARD;
 #ifndef MPCC_OWN_COURSE
 	growth = GROWTH_RENO;
 #endif
+}
+
+/* So many established subflows under a congestion control that decides at once, their ids from 1 on, the rest zero. */
+static inline void join(struct connection *c, __u32 count, const struct tcp_congestion_ops *ops)
+{
+	struct list_head *last = &c->sock.conn_list;
+
+	decide_at_once();
 	memset(c, 0, sizeof(*c));
 	for (__u32 i = 0; i < count; i++) {
 		struct tcp_sock *tp = &c->subflows[i];

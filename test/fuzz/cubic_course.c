@@ -68,9 +68,8 @@ static __u32 friendly_with(__u64 part_q16)
 	for (int i = 0; i < 4000; i++) {
 		tp->tcp_mstamp += 2500;
 		flow->curve.acked++;
-		slow_curve(flow, tp, part_q16);
-		flow->decided_us = (__u32)tp->tcp_mstamp;
 		cubic_step(flow, tp, part_q16);
+		flow->decided_us = (__u32)tp->tcp_mstamp;
 	}
 	return flow->curve.friendly;
 }

@@ -42,28 +42,64 @@ static void require_near(double got, double want, double tolerance, const char *
 		"%s: %g a segment, want %g", what, got, want);
 }
 
+static void begin(__u32 n)
+{
+	join(&connection, n, &lia);
+	growth = GROWTH_CUBIC;
+	for (__u32 i = 0; i < n; i++) {
+		connection.subflows[i].snd_ssthresh = 2;
+		connection.subflows[i].packets_out = 1;
+		connection.subflows[i].tcp_mstamp = 1000000;
+	}
+}
+
+static void set_rtt(struct tcp_sock *s, __u32 rtt_us)
+{
+	s->srtt_us = rtt_us << 3;
+	s->rtt_min.s[0].v = rtt_us;
+	s->rack.rtt_us = rtt_us;
+}
+
+static bool decides_after(__u32 us)
+{
+	tp->tcp_mstamp += us;
+	CALL(mpcc_cong_avoid, ARG(tp), 0, 1);
+	return flow_of(tp)->decided_us == (__u32)tp->tcp_mstamp;
+}
+
+/* A decision stands for a quarter of an RTT, at least a tick of CUBIC's clock; for an RTT that is shorter, 100 us at least. */
+int LLVMFuzzerInitialize(int *argc, char ***argv)
+{
+	static const __u32 stands_us[][2] = {
+		{ 50, 100 }, { 200, 200 }, { 1000, 1000 }, { 2000, 1024 }, { 40000, 10000 }
+	};
+
+	for (__u32 i = 0; i < sizeof(stands_us) / sizeof(*stands_us); i++) {
+		begin(2);
+		for (__u32 k = 0; k < 2; k++) {
+			connection.subflows[k].snd_cwnd = 100;
+			set_rtt(&connection.subflows[k], stands_us[i][0]);
+		}
+		require(decides_after(0) && !decides_after(stands_us[i][1] - 1) && decides_after(1),
+			"RTT %u us: a decision does not stand for %u us", stands_us[i][0],
+			stands_us[i][1]);
+	}
+	return 0;
+}
+
 int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
 {
 	struct input in = { bytes, size };
 	__u32 n = 2 + draw_byte(&in) % 3, w, rtt_us;
 	double part, reno, t = 0;
 
-	join(&connection, n, &lia);
-	growth = GROWTH_CUBIC;
+	begin(n);
 	for (__u32 i = 0; i < n; i++) {
-		struct tcp_sock *s = &connection.subflows[i];
-
-		s->snd_cwnd = 1000 + draw_number(&in, 12);
-		s->snd_ssthresh = 2;
-		rtt_us = 10000 + draw_number(&in, 17);
-		s->srtt_us = rtt_us << 3;
-		s->rtt_min.s[0].v = rtt_us;
-		s->packets_out = 1;
-		s->tcp_mstamp = 1000000;
+		connection.subflows[i].snd_cwnd = 1000 + draw_number(&in, 12);
+		set_rtt(&connection.subflows[i], 10000 + draw_number(&in, 17));
 	}
 	w = tp->snd_cwnd;
 	rtt_us = tp->srtt_us >> 3;
-	tp->rack.rtt_us = rtt_us;
 	/* The plateau is the present window. */
 	flow_of(tp)->last_max = w;
 	reno = 1. / w;

@@ -330,11 +330,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
 	start();
 	draw_tunables(&in);
 	/* A decision is known by its looks at siblings, and judge_siblings() looks too: siblings.c is about couple=shared. */
-	couple = COUPLE_ALWAYS;
-	response = RESPONSE_STANDARD;
-#ifndef MPCC_OWN_COURSE
-	growth = GROWTH_RENO;
-#endif
+	decide_at_once();
 	hostile = draw_byte(&in) % 2;
 	subflows = 1 + draw_byte(&in) % 3;
 	linked = draw_byte(&in) % (1 << subflows);

@@ -311,8 +311,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
 	memset(&model, 0, sizeof(model));
 	draw_tunables(&in);
 	slow_start = SLOW_START_STANDARD;
-	couple = COUPLE_ALWAYS;
-	response = RESPONSE_STANDARD;
+	decide_at_once();
 	while (in.size) {
 		/* 4 seconds at most, so that 400 events are less than the clock's 71 minutes. */
 		__u32 number = draw_number(&in, 22), before = tp->snd_cwnd;

@@ -31,6 +31,7 @@ static void start(__u32 cwnd)
 	response = RESPONSE_QUEUE;
 	tp->snd_cwnd = cwnd;
 	tp->snd_ssthresh = 1;
+	tp->prior_ssthresh = 1;
 	tp->rtt_min.s[0].v = ~0U;
 	tp->tcp_mstamp = 1000000;
 	memset(&model, 0, sizeof(model));
@@ -57,9 +58,9 @@ static double units(__u32 us)
 	return smaller(us / 64 + 1, 65535);
 }
 
-static bool is_known(double base, double longest)
+static bool is_known(__u32 base_us, double longest)
 {
-	return longest >= smaller(larger(__builtin_floor(base / 8), MS(4)), MS(16));
+	return longest >= MS(smaller(larger(base_us / 8000., 4), 16));
 }
 
 static double d_m(double base, double longest)
@@ -102,20 +103,25 @@ static void check_response(struct input *in)
 	d = q->delay;
 	longest = d_m(base, q->longest);
 
-	want = is_known(base, q->longest) ? alpha(w, base, d, longest) / w : 0;
-	got = __builtin_ldexp(step_by_queue((struct sock *)tp), -29);
+	want = is_known(base_us, q->longest) ? alpha(w, base, d, longest) / w : 0;
+	got = __builtin_ldexp(step_by_queue(queue(), tp), -29);
 	/* alpha is counted in 2^-16 packets, and the constants have four digits. */
 	require(got <= want * 1.001 + 0x1p-28 && got >= want * 0.999 - 0x1p-15 / w - 0x1p-28,
 		"%u packets, %u us, %u of %u: %g a segment, want %g", w, base_us, q->delay,
 		q->longest, got, want);
 
 	/* LIA alone: CUBIC's, which leaves 717/1024. */
-	want = is_known(base, q->longest) ? part_left(d, longest) * w : 0;
+	want = is_known(base_us, q->longest) ? part_left(d, longest) * w : 0;
 	floored = (__u64)w * 717 / 1024;
 	if (want < floored)
 		want = floored;
 	if (want < 2)
 		want = 2;
+	/* An ECN mark costs that however short the queue is. */
+	if (draw_byte(in) % 4 == 0) {
+		tp->prior_ssthresh = 0;
+		want = larger(floored, 2);
+	}
 	after = CALL(mpcc_ssthresh, ARG(tp));
 	require(after <= want + w / 1024. && after >= want - 1,
 		"%u packets, %u us, %g of %g: %u after a loss, want %g", w, base_us, d, longest,
@@ -194,7 +200,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	response = RESPONSE_STANDARD;
 	tp->rtt_min.s[0].v = 40000;
 	queue()->longest = 600;
-	require(!step_by_queue((struct sock *)tp) && CALL(mpcc_ssthresh, ARG(tp)) == 70,
+	require(!step_by_queue(queue(), tp) && CALL(mpcc_ssthresh, ARG(tp)) == 70,
 		"response=standard");
 	return 0;
 }

@@ -32,10 +32,12 @@
 /* The largest cnt before the first loss, while nothing is known of the path. */
 #define CUBIC_FIRST_CNT 20
 
-/* w * 717/1024 */
+/* What a loss leaves of the window, of 1024. */
+#define CUBIC_LEFT_Q10 717
+
 static __always_inline __u32 cubic_after_loss(__u32 cwnd)
 {
-	return (__u64)cwnd * 717 / 1024;
+	return (__u64)cwnd * CUBIC_LEFT_Q10 >> 10;
 }
 
 /* W_max after a loss at cwnd that leaves after. */
@@ -154,15 +156,19 @@ static __always_inline __u32 age_of(struct mpcc_curve *c, __u32 now_us)
 
 /*
  * CUBIC's rule: what an acknowledged segment adds to the window now. Begins a curve unless one for a single subflow goes
- * on. part_q16 is how much of CUBIC's growth the hook shift leaves to a subflow that is not coupled with its siblings.
+ * on. part_q16 is how much of CUBIC's growth the subflow has: the hook shift leaves a part to a subflow that is not coupled
+ * with its siblings, and the algorithm's rule leaves a part to a coupled one.
  */
 static __always_inline __s32 cubic_step(struct mpcc_flow *flow, const struct tcp_sock *tp,
 					__u64 part_q16)
 {
 	__u32 cwnd = tp->snd_cwnd, now_us = (__u32)tp->tcp_mstamp;
-	struct mpcc_curve curve = flow->curve;
+	struct mpcc_curve curve;
 	__u64 t_us;
 
+	if (flow->curve_subflows == 1)
+		slow_curve(flow, tp, part_q16);
+	curve = flow->curve;
 	if (flow->curve_subflows != 1) {
 		begin_curve(&curve, cwnd, flow->last_max, now_us);
 		flow->curve_subflows = 1;

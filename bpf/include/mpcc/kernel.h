@@ -170,6 +170,7 @@ struct tcp_sock {
 	__u32 snd_cwnd_clamp;
 	__u32 snd_wnd;
 	__u32 snd_ssthresh;
+	__u32 prior_ssthresh; /* to which an undo goes back; 0 = nothing to undo */
 	__u32 max_packets_out;
 	__u32 mss_cache;
 	__u32 rate_delivered;

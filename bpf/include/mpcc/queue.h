@@ -5,7 +5,7 @@
  *
  *   d             the queue's delay in the last round: its smallest RTT less the smallest RTT of all, and less what its
  *                 RTTs scatter, srtt - its smallest. A round is an RTT
- *   d_m           the largest d. Used only from base/8 on, at least 4 ms and at most 16, which jitter does not reach
+ *   d_m           the largest d. Used only where it is above jitter: base/8, at least 4 ms and at most 16
  *   growth of a subflow that is not coupled
  *                 at least alpha / w per acknowledged segment; alpha is 10 packets where d <= d_m / 100, and
  *                 k_1 / (k_2 + d) above, 0.3 at d = d_m; at most what fills a sixteenth of the queue in an RTT,
@@ -14,11 +14,12 @@
  *                 15/16 of the window stays at least where d <= d_m / 10; down to CUBIC's 717/1024 at 0.8 d_m. Where
  *                 the rule leaves more, that holds
  *
- * base is the kernel's windowed minimum of the RTT. A d of at most 1 ms counts as none.
+ * base is the kernel's windowed minimum of the RTT. A d of at most 1 ms counts as none. An ECN mark is no loss, and costs
+ * what the rule says.
  *
- * d_m counts for at most 5/8 of base: a queue of half of base is full enough that CUBIC's cut leaves the path full, and
- * a path that was slower once has had a longer queue than it will have again. d_m loses an eighth of what it is above d
- * at each loss in a queue, since what drops packets at d may be an AQM, or a path that has become faster.
+ * d_m counts for at most 5/8 of base: where the queue holds half of base, CUBIC's cut still leaves the path full, and is
+ * free. At each loss with a d above 1 ms an eighth of d_m - d is taken off d_m: an AQM drops packets long before its
+ * queue is full, and a path whose rate has risen has a shorter queue, in time, than it had.
  *
  * TCP-Illinois takes the mean RTT of a round for d, in which jitter hides the queue, keeps 7/8 of the window, and
  * forgets no d_m.
@@ -27,6 +28,7 @@
 #define MPCC_QUEUE_H
 
 #include "cubic.h"
+#include "slow_start.h"
 #include "tunable.h"
 #include "view.h"
 
@@ -39,16 +41,13 @@ TUNABLE_PAPER(
 /* Delays are in units of 64 us, the RTT itself from 1 on: 16 bits hold 4.2 s, and longer ones count as that. */
 #define QUEUE_SHIFT 6
 #define QUEUE_LONGEST 65535
-#define QUEUE_MS(ms) ((ms) * 1000 >> QUEUE_SHIFT)
 /* A round is timed in units of 1024 us. */
 #define QUEUE_TIME_SHIFT 10
 
-#define QUEUE_NONE QUEUE_MS(1)
-#define QUEUE_LEAST QUEUE_MS(4)
-#define QUEUE_MOST_LEAST QUEUE_MS(16)
-/* Of 1024: what a loss leaves while the queue is short, and while it is long. */
-#define QUEUE_LEFT_SHORT 960
-#define QUEUE_LEFT_LONG 717
+/* 1 ms */
+#define QUEUE_NONE (1000 >> QUEUE_SHIFT)
+/* Of 1024: what a loss leaves while the queue is short. While it is long, CUBIC_LEFT_Q10. */
+#define QUEUE_LEFT_SHORT_Q10 960
 /* Packets an RTT, and the part of the queue that an RTT may fill. */
 #define QUEUE_MOST_ALPHA 10
 #define QUEUE_FILL 16
@@ -97,13 +96,8 @@ static __always_inline void watch_queue(struct mpcc_queue *q, const struct tcp_s
 /* Whether the path was seen to have a queue, by which its losses can be told. */
 static __always_inline bool knows_queue(const struct mpcc_queue *q, const struct tcp_sock *tp)
 {
-	__u32 least = queue_units(min_rtt_of(tp)) / 8;
-
-	if (least < QUEUE_LEAST)
-		least = QUEUE_LEAST;
-	if (least > QUEUE_MOST_LEAST)
-		least = QUEUE_MOST_LEAST;
-	return response == RESPONSE_QUEUE && q->longest >= least;
+	return response == RESPONSE_QUEUE &&
+	       q->longest >= rise_of_queue(min_rtt_of(tp)) >> QUEUE_SHIFT;
 }
 
 /* d_m, or what of it counts. */
@@ -114,11 +108,9 @@ static __always_inline __u32 longest_queue(const struct mpcc_queue *q, const str
 	return q->longest < most ? q->longest : most;
 }
 
-/* alpha / w, packets. Not inlined, for the stack's sake. */
-static __noinline __u64 step_by_queue(struct sock *sk)
+/* alpha / w, in 2^-29 packets */
+static __always_inline __u64 step_by_queue(const struct mpcc_queue *q, const struct tcp_sock *tp)
 {
-	const struct tcp_sock *tp = tcp_sk(sk);
-	const struct mpcc_queue *q = &flow_of(tp)->queue;
 	__u64 d = q->delay, d_m = longest_queue(q, tp), base = queue_units(min_rtt_of(tp));
 	__u64 most_q16, alpha_q16, w = tp->snd_cwnd;
 
@@ -136,17 +128,26 @@ static __noinline __u64 step_by_queue(struct sock *sk)
 	return alpha_q16 * (MPCC_Q29_ONE >> 16) / w;
 }
 
-/* Of a window of w packets, what a loss leaves at least. */
+/*
+ * Whether the event that has TCP call ssthresh is a loss. An ECN mark, or a packet that this host dropped on its way out,
+ * is congestion whatever the queue; then the kernel has nothing to go back to, should no packet be lost.
+ */
+static __always_inline bool is_loss(const struct tcp_sock *tp)
+{
+	return tp->prior_ssthresh;
+}
+
+/* What a loss leaves of the present window at least; 0 = what the rule does. */
 static __always_inline __u32 left_by_queue(const struct mpcc_queue *q, const struct tcp_sock *tp)
 {
-	__u32 d = q->delay, d_m = longest_queue(q, tp), left = QUEUE_LEFT_SHORT;
+	__u32 d = q->delay, d_m = longest_queue(q, tp), left = QUEUE_LEFT_SHORT_Q10;
 
-	if (!knows_queue(q, tp))
+	if (!knows_queue(q, tp) || !is_loss(tp))
 		return 0;
 	if (10 * d >= 8 * d_m)
 		return 0;
 	if (10 * d > d_m && d > QUEUE_NONE)
-		left -= (QUEUE_LEFT_SHORT - QUEUE_LEFT_LONG) * (10 * d - d_m) / (7 * d_m);
+		left -= (QUEUE_LEFT_SHORT_Q10 - CUBIC_LEFT_Q10) * (10 * d - d_m) / (7 * d_m);
 	return (__u64)tp->snd_cwnd * left >> 10;
 }
 

@@ -26,8 +26,18 @@ TUNABLE_PAPER(slow_start, SLOW_START_HYSTART, "standard",
 #define HYSTART_TRAIN_GAP_US 2000
 #define HYSTART_TRAIN_LEAST_RTT_US 1000
 #define HYSTART_SAMPLES 8
-#define HYSTART_LEAST_RISE_US 4000
-#define HYSTART_MOST_RISE_US 16000
+
+/* By how much the RTT has to rise above the smallest RTT to show a queue, and not jitter. */
+#define LEAST_RISE_US 4000
+#define MOST_RISE_US 16000
+static __always_inline __u32 rise_of_queue(__u32 base_us)
+{
+	__u32 rise = base_us >> 3;
+
+	if (rise < LEAST_RISE_US)
+		return LEAST_RISE_US;
+	return rise < MOST_RISE_US ? rise : MOST_RISE_US;
+}
 
 static __always_inline bool in_slow_start(const struct tcp_sock *tp)
 {
@@ -74,19 +84,13 @@ static __always_inline bool sees_train(const struct sock *sk, struct mpcc_flow *
 
 static __always_inline bool sees_delay(struct mpcc_flow *flow, __u32 rtt_us, __u32 base_us)
 {
-	__u32 rise = base_us >> 3;
-
-	if (rise < HYSTART_LEAST_RISE_US)
-		rise = HYSTART_LEAST_RISE_US;
-	if (rise > HYSTART_MOST_RISE_US)
-		rise = HYSTART_MOST_RISE_US;
 	if (rtt_us < flow->round.min_rtt_us)
 		flow->round.min_rtt_us = rtt_us;
 	if (flow->samples < HYSTART_SAMPLES) {
 		flow->samples++;
 		return false;
 	}
-	return flow->round.min_rtt_us > (__u64)base_us + rise;
+	return flow->round.min_rtt_us > (__u64)base_us + rise_of_queue(base_us);
 }
 
 /*

@@ -220,23 +220,30 @@ static __always_inline void void_decision(struct mpcc_flow *flow)
 #define MPCC_CUBIC_US 1024
 
 /*
- * A decision stands for an RTT, as RFC 6356 lets LIA's alpha do, a step along mpCUBIC's curve for a sixteenth of one, and
- * a part of CUBIC for a quarter, unless a loss comes first. A curve stretched over n subflows is n times as slow: its clock ticks every 2n ms. So
- * the siblings, whose sockets may lie in another core's cache, are not read at every ACK; what they do is noticed
- * that much later.
+ * A decision stands for an RTT, as RFC 6356 lets LIA's alpha do, unless a loss comes first. A step along mpCUBIC's curve
+ * stands for a sixteenth of an RTT: stretched over n subflows the curve is n times as slow, and its clock ticks every
+ * 2n ms. A part of CUBIC stands for a quarter of an RTT, or for an RTT where CUBIC's clock hardly ticks in an RTT. So the
+ * siblings, whose sockets may lie in another core's cache, are not read at every ACK; what they do is noticed that much
+ * later.
  */
 static __always_inline bool decision_stands(const struct tcp_sock *tp, const struct mpcc_flow *flow)
 {
-	__u32 for_us = flow->curve_subflows ? tp->srtt_us >> 7 : tp->srtt_us >> 3;
-	__u32 least_us = flow->curve_subflows ? 2 * flow->curve_subflows * MPCC_CUBIC_US :
-						MPCC_DECISION_MIN_US;
+	__u32 rtt_us = tp->srtt_us >> 3, subflows = flow->curve_subflows;
+	__u32 for_us = rtt_us, least_us = MPCC_DECISION_MIN_US;
 
-	if (divides_cubic() && flow->curve_subflows && !flow->alone)
-		for_us = tp->srtt_us >> 5;
-	/* One subflow alone follows CUBIC, whose clock ticks that often. */
-	else if (flow->curve_subflows == 1)
-		for_us = MPCC_CUBIC_US;
-	else if (for_us < least_us)
+	if (!flow->alone && divides_cubic()) {
+		if (rtt_us > MPCC_CUBIC_US) {
+			for_us = rtt_us / 4;
+			least_us = MPCC_CUBIC_US;
+		}
+	} else if (subflows == 1) {
+		/* One subflow alone follows CUBIC, whose clock ticks that often. */
+		for_us = least_us = MPCC_CUBIC_US;
+	} else if (subflows) {
+		for_us = rtt_us / 16;
+		least_us = 2 * subflows * MPCC_CUBIC_US;
+	}
+	if (for_us < least_us)
 		for_us = least_us;
 	return flow->decided && elapsed_us((__u32)tp->tcp_mstamp, flow->decided_us) < for_us;
 }
@@ -263,9 +270,9 @@ static __always_inline __s32 own_step(struct cc_view *v, struct tcp_sock *tp)
 }
 
 /*
- * What the rule adds is a part of what Reno does, and the subflow gets that part of CUBIC, if it is more: beside a TCP
- * under CUBIC, Reno's growth divided leaves the connection half of what one TCP has, where the queue is long. Not
- * inlined, for the stack's sake.
+ * Has a coupled subflow grow by a part of CUBIC, where the algorithm's step is less. The part is the algorithm's step over
+ * Reno's, 1 / w. With the algorithm's step alone, a connection gets half of what one TCP under CUBIC gets behind a long
+ * queue. Not inlined, for the stack's sake.
  */
 static __noinline int grow_by_part(struct sock *sk)
 {
@@ -276,8 +283,6 @@ static __noinline int grow_by_part(struct sock *sk)
 
 	if (part_q16 > WHOLE_Q16)
 		part_q16 = WHOLE_Q16;
-	if (flow->curve_subflows)
-		slow_curve(flow, tp, part_q16);
 	if (!part_q16) {
 		flow->curve_subflows = 0;
 		return 0;
@@ -288,12 +293,19 @@ static __noinline int grow_by_part(struct sock *sk)
 	return 0;
 }
 
-/* The step is a part of what the queue lets a subflow grow by, and raised to what CUBIC or Reno does. */
-static __always_inline void raise_step(struct mpcc_flow *flow, __u64 part_q16, __s32 least_q29)
+/*
+ * Has a subflow that is not coupled grow by no less than its part of what the queue lets it (queue.h). Not inlined, for
+ * the stack's sake.
+ */
+static __noinline int grow_by_queue(struct sock *sk, __u64 part_q16)
 {
-	flow->step_q29 = flow->step_q29 * part_q16 >> 16;
-	if (flow->step_q29 < least_q29)
-		flow->step_q29 = least_q29;
+	struct tcp_sock *tp = tcp_sk(sk);
+	struct mpcc_flow *flow = flow_of(tp);
+	__s32 step_q29 = step_by_queue(&flow->queue, tp) * part_q16 >> 16;
+
+	if (flow->step_q29 < step_q29)
+		flow->step_q29 = step_q29;
+	return 0;
 }
 
 /*
@@ -311,7 +323,6 @@ static __noinline int decide(struct sock *sk)
 
 	track_rtt(tp, flow);
 	flow->floor = MPCC_RENO_FLOOR;
-	flow->step_q29 = step_by_queue(sk);
 	if (alone == ALONE_OWN || !is_only_subflow(tp)) {
 		look(&v, tp);
 		rule = rule_for(&v);
@@ -321,11 +332,11 @@ static __noinline int decide(struct sock *sk)
 	}
 	flow->alone = rule != ALONE_OWN;
 	if (rule == ALONE_CUBIC) {
-		if (flow->curve_subflows)
-			slow_curve(flow, tp, part);
-		raise_step(flow, part, cubic_step(flow, tp, part));
+		flow->step_q29 = cubic_step(flow, tp, part);
+		grow_by_queue(sk, part);
 	} else if (rule == ALONE_RENO) {
-		raise_step(flow, part, (MPCC_Q29_ONE / tp->snd_cwnd) * part >> 16);
+		flow->step_q29 = (MPCC_Q29_ONE / tp->snd_cwnd) * part >> 16;
+		grow_by_queue(sk, part);
 	} else {
 		flow->step_q29 = own_step(&v, tp);
 		if (divides_cubic())

@@ -263,11 +263,11 @@ func (k *socket) enterRecovery(ece bool) {
 	if !k.anyRetransDone() {
 		k.retransStamp = 0
 	}
-	k.priorSsthresh = 0
+	k.PriorSsthresh = 0
 	k.startUndo()
 	if !inCwndReduction(k.CAState) {
 		if !ece {
-			k.priorSsthresh = k.currentSsthresh()
+			k.PriorSsthresh = k.currentSsthresh()
 		}
 		k.startReduction()
 	}
@@ -279,7 +279,7 @@ func (k *socket) enterLoss() {
 	fresh := k.CAState < caRecovery
 	k.markTimedOut()
 	if k.CAState <= caDisorder || k.highSeq <= k.una || k.CAState == caLoss && k.retransmits == 0 {
-		k.priorSsthresh = k.currentSsthresh()
+		k.PriorSsthresh = k.currentSsthresh()
 		k.PriorCwnd = k.Cwnd
 		k.Ssthresh = k.cc.SSThresh()
 		k.cc.CwndEvent(eventLoss)

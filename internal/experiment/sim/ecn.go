@@ -117,7 +117,7 @@ func (k *socket) noteCE(marked bool) {
 
 // enterCWR is tcp_enter_cwr.
 func (k *socket) enterCWR() {
-	k.priorSsthresh = 0
+	k.PriorSsthresh = 0
 	if k.CAState < caCWR {
 		k.undoMarker = none
 		k.startReduction()

@@ -117,7 +117,7 @@ func (k *socket) updateReorderWindow(r *rateSample) {
 // alert is tcp_fastretrans_alert.
 func (k *socket) alert(priorUna uint32, a *acking, dup int, send *sending) {
 	if a.flag&flagECE != 0 {
-		k.priorSsthresh = 0
+		k.PriorSsthresh = 0
 	}
 	if k.CAState == caOpen {
 		k.retransStamp = 0
@@ -255,10 +255,10 @@ func (k *socket) undo(unmark bool) {
 		k.LostOut = 0
 		k.hint = k.una
 	}
-	if k.priorSsthresh > 0 {
+	if k.PriorSsthresh > 0 {
 		k.Cwnd = k.cc.UndoCwnd()
-		if k.priorSsthresh > k.Ssthresh {
-			k.Ssthresh, k.queueCWR = k.priorSsthresh, false
+		if k.PriorSsthresh > k.Ssthresh {
+			k.Ssthresh, k.queueCWR = k.PriorSsthresh, false
 		}
 	}
 	k.cwndStamp = k.sim.jiffies()

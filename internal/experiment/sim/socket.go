@@ -51,7 +51,6 @@ type sender struct {
 	host      int    // bytes in the host's own queue
 	throttled bool   // it waits for room there
 
-	priorSsthresh uint32
 	mdev, mdevMax uint32
 	rttSeq        uint32 // segment
 	rto           int64  // jiffies

@@ -30,7 +30,7 @@ import (
 type State struct {
 	Cwnd, CwndCnt, CwndClamp uint32 // packets
 	Ssthresh                 uint32 // packets; 0x7fffffff before the first loss
-	PriorCwnd                uint32 // packets; what an undo goes back to
+	PriorCwnd, PriorSsthresh uint32 // packets; what an undo goes back to, PriorSsthresh 0 where it goes back to nothing
 
 	SrttUs    uint32 // times 8
 	RttvarUs  uint32 // times 4

@@ -371,7 +371,7 @@ func script(t *testing.T, name string, interpret bool) (digest [sha256.Size]byte
 		v.SndNxt = v.SndUna + 1448*v.Cwnd
 		switch r.IntN(60) {
 		case 0:
-			v.PriorCwnd = v.Cwnd
+			v.PriorCwnd, v.PriorSsthresh = v.Cwnd, v.Ssthresh
 			v.Ssthresh = s.SSThresh()
 			v.Cwnd = v.Ssthresh
 			s.SetState(3)

@@ -28,7 +28,7 @@ type step struct {
 	PacketsOut, MaxPacketsOut, MSS, SndUna, SndNxt, SndWnd, GSO  uint32
 	Acked                                                        uint32
 	Subflow, Event, Backoff, Limited, Pacing, Backup, Stale, End uint8
-	Pad                                                          uint32
+	Prior                                                        uint32 // PriorSsthresh
 }
 
 type outcome struct {
@@ -141,6 +141,7 @@ func (v *State) set(s step) {
 	v.BytesAcked, v.PacingRate, v.PacingStatus, v.GSOMaxSize, v.Backoff = s.BytesAcked, s.PacingRate, uint32(s.Pacing), s.GSO, s.Backoff
 	v.Cwnd, v.Ssthresh, v.SrttUs, v.MinRttUs, v.RackRttUs = s.Cwnd, s.Ssthresh, s.SrttUs8, s.MinRttUs, s.RackRttUs
 	v.PacketsOut, v.MaxPacketsOut, v.MSS, v.SndUna, v.SndNxt, v.SndWnd = s.PacketsOut, s.MaxPacketsOut, s.MSS, s.SndUna, s.SndNxt, s.SndWnd
+	v.PriorSsthresh = s.Prior
 	v.CwndLimited, v.Backup, v.Stale, v.Closing = s.Limited != 0, s.Backup != 0, s.Stale != 0, s.End != 0
 }
 
@@ -243,7 +244,8 @@ func (r *replay) random(t *testing.T, random *rand.Rand) {
 		s.Event, s.Backoff = congAvoid, 0
 		switch random.IntN(60) {
 		case 0, 1:
-			s.Event = ssthresh
+			// A mark, or a loss.
+			s.Event, s.Prior = ssthresh, random.Uint32N(2)*s.Cwnd
 		case 2:
 			s.Event, s.Acked = setState, random.Uint32N(5)
 		case 3:
@@ -251,7 +253,7 @@ func (r *replay) random(t *testing.T, random *rand.Rand) {
 		case 4:
 			s.Event = undoCwnd
 		case 5:
-			s.Event, s.Backoff = ssthresh, 1
+			s.Event, s.Backoff, s.Prior = ssthresh, 1, s.Cwnd
 		case 6:
 			s.Event, s.Backup = change, 1-s.Backup
 		case 7:

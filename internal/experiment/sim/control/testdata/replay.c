@@ -22,7 +22,7 @@ struct step {
 	__u32 packets_out, max_packets_out, mss, snd_una, snd_nxt, snd_wnd, gso_max_size;
 	__u32 acked; /* of CONG_AVOID; the argument of SET_STATE and CWND_EVENT; with BEGIN, the number of subflows */
 	__u8 subflow, event, backoff, cwnd_limited, pacing, backup, stale, closing;
-	__u32 pad;
+	__u32 prior_ssthresh;
 };
 
 struct outcome {
@@ -42,6 +42,7 @@ static void set(struct tcp_sock *tp, struct mptcp_subflow_context *ctx, const st
 	tp->inet_conn.icsk_backoff = s->backoff;
 	tp->snd_cwnd = s->cwnd;
 	tp->snd_ssthresh = s->ssthresh;
+	tp->prior_ssthresh = s->prior_ssthresh;
 	tp->srtt_us = s->srtt_us8;
 	tp->rtt_min.s[0].v = s->min_rtt_us;
 	tp->rack.rtt_us = s->rack_rtt_us;
@@ -110,7 +111,6 @@ int main(void)
 {
 	struct step s;
 
-	couple = COUPLE_ALWAYS;
 	while (fread(&s, sizeof(s), 1, stdin) == 1) {
 		struct tcp_sock *tp = &connection.subflows[s.subflow];
 		struct outcome o = {};
