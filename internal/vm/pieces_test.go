@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -231,4 +232,32 @@ func TestUntar(t *testing.T) {
 			t.Errorf("%s: no error", name)
 		}
 	}
+}
+
+// VMs side by side have CPUs of their own, in whatever order they end.
+func TestVMsSideBySide(t *testing.T) {
+	take := func() (int, func()) {
+		cpu, leave, err := takeCPU()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return cpu, leave
+	}
+	first, leaveFirst := take()
+	second, leaveSecond := take()
+	if runtime.NumCPU() > 1 && first == second {
+		t.Errorf("two VMs on CPU %d", first)
+	}
+	leaveSecond()
+	third, leaveThird := take()
+	if third != second {
+		t.Errorf("beside a VM on CPU %d, after one on CPU %d has ended, the next one is on CPU %d", first, second, third)
+	}
+	leaveFirst()
+	fourth, leaveFourth := take()
+	if fourth != first {
+		t.Errorf("beside a VM on CPU %d, after one on CPU %d has ended, the next one is on CPU %d", third, first, fourth)
+	}
+	leaveThird()
+	leaveFourth()
 }

@@ -20,7 +20,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
+	"sync"
 	"syscall"
 	"time"
 
@@ -235,7 +235,19 @@ func (m machine) boot(ctx context.Context, accel string) (result Result, err err
 	defer cancel(nil)
 	var complaint bytes.Buffer
 	start := time.Now()
+	unpin := func() {}
+	if m.spec.OwnTime && accel == "tcg" {
+		cpu, leave, err := takeCPU()
+		if err != nil {
+			return result, err
+		}
+		defer leave()
+		if unpin, err = pin(cpu); err != nil {
+			return result, err
+		}
+	}
 	qemu, out, end, err := m.start(ctx, accel, &complaint)
+	unpin()
 	if err != nil {
 		return result, err
 	}
@@ -298,40 +310,56 @@ func (m machine) start(ctx context.Context, accel string, complaint io.Writer) (
 	if m.spec.Interactive {
 		qemu.Stdin, qemu.Stdout = os.Stdin, os.Stdout
 	}
-	if m.spec.OwnTime && accel == "tcg" {
-		unpin, err := pin()
-		if err != nil {
-			return nil, nil, nil, errors.Join(err, out.Close(), end.Close())
-		}
-		defer unpin()
-	}
 	if err := qemu.Start(); err != nil {
 		return nil, nil, nil, errors.Join(explain(qemu, err, ""), out.Close(), end.Close())
 	}
 	return qemu, out, end, nil
 }
 
-// pinned counts the calls of pin, so that VMs side by side get different CPUs.
-var pinned atomic.Uint32
+// taken has how many VMs of this process run on each CPU.
+var taken struct {
+	sync.Mutex
+	vms map[int]int
+}
+
+// takeCPU chooses, of the CPUs that this process may use, one with the fewest of its VMs, until leave is called. Another
+// process begins with another CPU.
+func takeCPU() (cpu int, leave func(), err error) {
+	var allowed unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &allowed); err != nil {
+		return 0, nil, fmt.Errorf("which CPUs there are: %w", err)
+	}
+	var cpus []int
+	for cpu := 0; len(cpus) < allowed.Count(); cpu++ {
+		if allowed.IsSet(cpu) {
+			cpus = append(cpus, cpu)
+		}
+	}
+	first := os.Getpid() % len(cpus)
+	cpus = slices.Concat(cpus[first:], cpus[:first])
+	taken.Lock()
+	defer taken.Unlock()
+	if taken.vms == nil {
+		taken.vms = map[int]int{}
+	}
+	cpu = slices.MinFunc(cpus, func(a, b int) int { return taken.vms[a] - taken.vms[b] })
+	taken.vms[cpu]++
+	return cpu, func() {
+		taken.Lock()
+		defer taken.Unlock()
+		taken.vms[cpu]--
+	}, nil
+}
 
 // pin keeps this thread, and QEMU when the thread starts it, on one CPU until unpin is called. In its own time an
 // emulated VM takes turns with QEMU's main loop, which it wakes at each of its timers. On two CPUs both spend their
 // time waiting for each other: the VM takes twice as long, and two CPUs instead of one.
-func pin() (unpin func(), err error) {
+func pin(cpu int) (unpin func(), err error) {
 	var allowed, one unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &allowed); err != nil {
 		return nil, fmt.Errorf("which CPUs there are: %w", err)
 	}
-	skip := (os.Getpid() + int(pinned.Add(1))) % allowed.Count()
-	for cpu := 0; ; cpu++ {
-		if !allowed.IsSet(cpu) {
-			continue
-		}
-		if skip--; skip < 0 {
-			one.Set(cpu)
-			break
-		}
-	}
+	one.Set(cpu)
 	if err := unix.SchedSetaffinity(0, &one); err != nil {
 		return nil, fmt.Errorf("keep QEMU on one CPU: %w", err)
 	}
