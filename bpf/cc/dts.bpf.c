@@ -16,15 +16,17 @@
  *  3. The ratio is not rounded to an integer, which would leave 0 and 1.
  *  4. psi * eps is c * eps with c = 1, as the text has it, not eps^2.
  *  5. With one subflow eps is 1 (Reno); the rule would give 1.987 / w.
+ *  6. eps is over the largest of the connection's (epsilon.h); epsilon=printed is the paper's.
  * base_rtt=lifetime remembers the smallest sample of the connection's life, as Algorithm 1 does; once the
  * path has become longer, eps stays small for good. By default baseRTT is the kernel's windowed minimum
  * (net.ipv4.tcp_min_rtt_wlen, in seconds).
  *
  * A path that was given up comes back slowly, as the rule has it: from w0 to w1 packets beside a window W, with equal
- * RTTs and no queues, in (w1 - w0 + 2 W ln(w1/w0) + W^2 (1/w0 - 1/w1)) / 1.987 RTTs. From 2 to 50 beside 100 these
- * are 2,800; from min_cwnd=1, the paper's, 5,400.
+ * RTTs and no queues, in (w1 - w0 + 2 W ln(w1/w0) + W^2 (1/w0 - 1/w1)) / eps RTTs. From 2 to 50 beside 100 these
+ * are 5,600 (eps is 1); as the paper has it, from min_cwnd=1 and with an eps of 1.987, 5,400.
  */
 #include "mpcc/cc.h"
+#include "mpcc/epsilon.h"
 
 TUNABLE_BASE_RTT;
 TUNABLE(cap, 0, "off|on; never grow faster than 1/w, as LIA does");
@@ -35,6 +37,8 @@ struct cc_state {
 
 struct cc_sum {
 	__u32 n;
+	__u32 pad;
+	struct mpcc_num whole; /* what eps is taken over */
 	struct mpcc_num rate; /* sum w / rtt */
 };
 
@@ -50,20 +54,16 @@ static __always_inline void dts_read_private(struct mpcc_path *p, const struct t
 MPCC_GLOBAL int dts_add(struct cc_sum *sum nonnull, const struct mpcc_path *p nonnull)
 {
 	sum->n++;
+	sum->whole = epsilon_whole(sum->whole, p);
 	sum->rate = num_add(sum->rate, path_rate(p));
 	return 0;
-}
-
-static __always_inline struct mpcc_num coupled_epsilon(const struct cc_sum *sum,
-						       const struct mpcc_path *p)
-{
-	return sum->n > 1 ? path_epsilon(p) : num_of(1);
 }
 
 MPCC_GLOBAL int dts_step(struct mpcc_step *step nonnull, const struct cc_sum *sum nonnull,
 			 const struct mpcc_path *p nonnull)
 {
-	step->up = num_mul(coupled_epsilon(sum, p), resource_pooling_increase(sum->rate, p));
+	step->up = num_mul(coupled_epsilon(sum->n, sum->whole, p),
+			   resource_pooling_increase(sum->rate, p));
 	if (cap)
 		step->up = at_most_reno(step->up, p);
 	step->down = num_zero();
@@ -74,7 +74,7 @@ MPCC_GLOBAL int dts_step(struct mpcc_step *step nonnull, const struct cc_sum *su
 MPCC_GLOBAL int dts_shift(struct mpcc_num *part nonnull, const struct cc_sum *sum nonnull,
 			  const struct mpcc_path *p nonnull)
 {
-	*part = num_min(coupled_epsilon(sum, p), num_of(1));
+	*part = num_min(coupled_epsilon(sum->n, sum->whole, p), num_of(1));
 	return 0;
 }
 
@@ -82,7 +82,7 @@ MPCC_GLOBAL int dts_shift(struct mpcc_num *part nonnull, const struct cc_sum *su
 MPCC_GLOBAL int dts_coupling(struct mpcc_coupling *c nonnull, const struct cc_sum *sum nonnull,
 			     const struct mpcc_path *p nonnull)
 {
-	c->value = coupled_epsilon(sum, p);
+	c->value = coupled_epsilon(sum->n, sum->whole, p);
 	c->negative = 0;
 	return 0;
 }

@@ -9,12 +9,13 @@
  *   kappa u_r                  k1 e_r / min_k e_k + k2 [RTT_r - baseRTT_r > q_target]
  *   per loss event             w_r /= 2
  *
- * eps is that of DTS (dts.bpf.c lists the deviations there).
+ * eps is that of DTS (dts.bpf.c lists the deviations there), by default over the largest of the connection's.
  *
  * Deviations: the paper's u_r counts switch links and queues, which a host cannot see, and gives no
  * constants. The first term here is the energy per bit e_r of the path's interface relative to the
  * cheapest one, from the energy profiles; without a profile on every path in use it is 0. The second
- * term takes a queueing delay above q_target for the queue. With one subflow there is nowhere to shift to.
+ * term takes a queueing delay above q_target for the queue. With one subflow there is nowhere to shift to; nor is there,
+ * unless epsilon=printed, as the paper has it, where the queues of all subflows are above q_target: then none pays for it.
  *
  * The paper's price grows with the window and not with what the window earns: growth ends where w_r kappa = d_r, so on
  * one path out of several with the same RTT, d_r <= 1 / w_r, no window passes sqrt(1 / kappa) packets, 32 at kappa
@@ -22,6 +23,7 @@
  * its increase, which leaves the fastest path as large a window as its losses do. --set paper has kappa alone.
  */
 #include "mpcc/cc.h"
+#include "mpcc/epsilon.h"
 
 TUNABLE_PAPER(p1_percent, 50, "0",
 	      "0..50 percent; share of its increase that a path far dearer than the cheapest pays");
@@ -40,8 +42,9 @@ struct cc_state {
 
 struct cc_sum {
 	__u32 n;
-	__u32 pad;
+	__u32 queues; /* subflows with a queue above q_target */
 	struct price_sum prices;
+	struct mpcc_num whole; /* what eps is taken over */
 	struct mpcc_num rate; /* sum w / rtt */
 };
 
@@ -55,17 +58,24 @@ static __always_inline void dtsx_read_private(struct mpcc_path *p, const struct 
 	p->price_pj = state->flow.price_pj;
 }
 
+static __always_inline bool has_queue(const struct mpcc_path *p)
+{
+	return p->base_rtt_us && p->srtt_us8 > ((__u64)p->base_rtt_us + q_target_us) << 3;
+}
+
 MPCC_GLOBAL int dtsx_add(struct cc_sum *sum nonnull, const struct mpcc_path *p nonnull)
 {
 	sum->n++;
+	sum->whole = epsilon_whole(sum->whole, p);
 	price_sum_add(&sum->prices, p);
+	sum->queues += has_queue(p);
 	sum->rate = num_add(sum->rate, path_rate(p));
 	return 0;
 }
 
-static __always_inline bool has_queue(const struct mpcc_path *p)
+static __always_inline bool pays_for_queue(const struct cc_sum *sum, const struct mpcc_path *p)
 {
-	return p->base_rtt_us && p->srtt_us8 > ((__u64)p->base_rtt_us + q_target_us) << 3;
+	return has_queue(p) && (epsilon == EPSILON_PRINTED || sum->queues < sum->n);
 }
 
 /* kappa u_r */
@@ -77,7 +87,7 @@ MPCC_GLOBAL int path_price(struct mpcc_num *price nonnull, const struct cc_sum *
 	if (!sum->prices.unpriced)
 		ppm = num_mul(num_of(k1_ppm),
 			      price_ratio(&sum->prices, p->price_pj, sum->prices.cheapest_pj));
-	if (has_queue(p))
+	if (pays_for_queue(sum, p))
 		ppm = num_add(ppm, num_of(k2_ppm));
 	*price = num_div(ppm, num_of(1000000));
 	return 0;
@@ -90,7 +100,7 @@ MPCC_GLOBAL int path_share(struct mpcc_num *share nonnull, const struct cc_sum *
 	struct mpcc_num cheapness = price_ratio(&sum->prices, sum->prices.cheapest_pj, p->price_pj);
 	struct mpcc_num percent = num_mul(num_of(p1_percent), num_sub(num_of(1), cheapness));
 
-	if (has_queue(p))
+	if (pays_for_queue(sum, p))
 		percent = num_add(percent, num_of(p2_percent));
 	*share = num_div(percent, num_of(100));
 	return 0;
@@ -100,9 +110,8 @@ MPCC_GLOBAL int path_share(struct mpcc_num *share nonnull, const struct cc_sum *
 static __always_inline struct mpcc_num dts_increase(const struct cc_sum *sum,
 						    const struct mpcc_path *p)
 {
-	struct mpcc_num up = resource_pooling_increase(sum->rate, p);
-
-	return sum->n > 1 ? num_mul(path_epsilon(p), up) : up;
+	return num_mul(coupled_epsilon(sum->n, sum->whole, p),
+		       resource_pooling_increase(sum->rate, p));
 }
 
 MPCC_GLOBAL int dtsx_step(struct mpcc_step *step nonnull, const struct cc_sum *sum nonnull,
@@ -124,7 +133,7 @@ MPCC_GLOBAL int dtsx_step(struct mpcc_step *step nonnull, const struct cc_sum *s
 MPCC_GLOBAL int dtsx_shift(struct mpcc_num *part nonnull, const struct cc_sum *sum nonnull,
 			   const struct mpcc_path *p nonnull)
 {
-	struct mpcc_num eps = num_min(path_epsilon(p), num_of(1));
+	struct mpcc_num eps = num_min(coupled_epsilon(sum->n, sum->whole, p), num_of(1));
 	struct mpcc_num window = num_of(p->cwnd), share = num_zero(), price = num_zero();
 
 	path_share(&share, sum, p);

@@ -19,6 +19,9 @@
  * Zhao, Liu, Wang (On Energy-Efficient Congestion Control for Multipath TCP, section IV) give s_r as
  * p_r / p_h: ratio=literal. That drives every path to the same window, whatever its loss, against the
  * letter's abstract (from more to less congested, from dear to cheap paths); hence the inverse.
+ *
+ * A subflow that shares no bottleneck with others shifts by energy alone: to slow it down for losses that are its own path's
+ * would leave that path unused and relieve no other.
  */
 #include "mpcc/cc.h"
 
@@ -108,11 +111,11 @@ MPCC_GLOBAL int ecmtcp_step(struct mpcc_step *step nonnull, const struct cc_sum 
 	return 0;
 }
 
-/* s_r, and 1 where it is more */
+/* min e / e_r */
 MPCC_GLOBAL int ecmtcp_part(struct mpcc_num *part nonnull, const struct cc_sum *sum nonnull,
 			    const struct mpcc_path *p nonnull)
 {
-	*part = num_min(ecmtcp_shift(sum, p), num_of(1));
+	*part = price_ratio(&sum->prices, sum->prices.cheapest_pj, p->price_pj);
 	return 0;
 }
 

@@ -5,7 +5,8 @@ package reference
 import "math"
 
 // Zhao, Liu, Wang, section V: increase eps (w/RTT^2) / (sum w/RTT)^2 with
-// eps = 2 / (1 + exp(-10 (baseRTT/RTT - 1/2))), and eps = 1 for a single subflow.
+// eps = 2 / (1 + exp(-10 (baseRTT/RTT - 1/2))), and eps = 1 for a single subflow. With epsilon=relative, not the paper's,
+// eps is over the largest eps of all subflows.
 func init() {
 	register("dts", Algorithm{
 		Precision: 2e-4, // of the table of eps
@@ -13,6 +14,8 @@ func init() {
 			{"cap": "on"},
 			{"min_cwnd": "2"},
 			{"base_rtt": "window"}, // where baseRTT comes from; the rule is the same
+			{"epsilon": "relative"},
+			{"epsilon": "relative", "cap": "on"},
 		},
 		Rule: dts,
 	})
@@ -24,7 +27,7 @@ func dts(paths []Subflow, set Tunables) []Decision {
 	for i, p := range paths {
 		d := Decision{AfterLoss: halved(p.Cwnd, soloFloor(len(paths), set)), Coupling: 1}
 		if len(paths) > 1 {
-			d.Coupling = epsilon(p)
+			d.Coupling = epsilonAmong(paths, p, set)
 		}
 		d.Up = d.Coupling * p.Cwnd / square(p.SRTT) / square(x)
 		if set["cap"] == "on" {
@@ -33,6 +36,18 @@ func dts(paths []Subflow, set Tunables) []Decision {
 		decisions[i] = d
 	}
 	return decisions
+}
+
+// epsilonAmong is eps of one of several subflows.
+func epsilonAmong(paths []Subflow, p Subflow, set Tunables) float64 {
+	if set["epsilon"] != "relative" {
+		return epsilon(p)
+	}
+	largest := 0.0
+	for _, q := range paths {
+		largest = max(largest, epsilon(q))
+	}
+	return epsilon(p) / largest
 }
 
 func epsilon(p Subflow) float64 {

@@ -5,12 +5,14 @@ package reference
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 )
 
 // Zhao, Liu, Wang, equations (6)-(9): increase d - w kappa u, d = eps (w/RTT^2) / (sum w/RTT)^2, eps as in DTS;
 // kappa u = k1 e/min(e) where all subflows have an energy profile, and k2 more where the queue takes longer
 // than q_target. Besides, not the paper's, a share of d less: p1 (1 - min(e)/e) where all have a profile, and p2 more
-// where the queue does. A single subflow is Reno.
+// where the queue does. With epsilon=relative, not the paper's either, eps is over the largest of all subflows, and
+// queues cost nothing where all subflows have one. A single subflow is Reno.
 func init() {
 	register("dtsx", Algorithm{
 		Precision: 2e-4, // of the table of eps
@@ -24,6 +26,8 @@ func init() {
 			{"p2_percent": "50"},
 			{"p1_percent": "50", "p2_percent": "50", "k1_ppm": "0", "k2_ppm": "0"},
 			{"k1_ppm": "100000", "k2_ppm": "0", "q_target_us": "10000000"},
+			{"epsilon": "relative"},
+			{"epsilon": "relative", "p1_percent": "50", "p2_percent": "50", "k1_ppm": "0", "k2_ppm": "0"},
 		},
 		Draw: func(r *rand.Rand, subflows []Subflow) {
 			drawPrices(r, subflows)
@@ -39,6 +43,9 @@ func init() {
 				{Cwnd: 40, SRTT: 50_000, BaseRTT: 45_000},
 				{Cwnd: 40, SRTT: 50_000.125, BaseRTT: 45_000},
 				{Cwnd: 40, SRTT: 49_999.875, BaseRTT: 45_000},
+			}},
+			Corner{"queues on all", []Subflow{
+				{Cwnd: 40, SRTT: 60_000, BaseRTT: 45_000}, {Cwnd: 20, SRTT: 90_000, BaseRTT: 50_000},
 			}},
 			Corner{"any queue at all", []Subflow{
 				{Cwnd: 40, SRTT: 50_000, BaseRTT: 50_000}, {Cwnd: 40, SRTT: 50_000.125, BaseRTT: 50_000},
@@ -57,7 +64,7 @@ func dtsx(paths []Subflow, set Tunables) []Decision {
 		share := p.rate() / p.SRTT / square(x)
 		d := Decision{Up: share, AfterLoss: halved(p.Cwnd, soloFloor(len(paths), set))}
 		if len(paths) > 1 {
-			d.Up = epsilon(p) * share
+			d.Up = epsilonAmong(paths, p, set) * share
 			price := pathPrice(paths, p, set)
 			paid, most := pathShare(paths, p, set)
 			d.Coupling = price + d.Up*paid/p.Cwnd
@@ -75,7 +82,7 @@ func pathPrice(paths []Subflow, p Subflow, set Tunables) float64 {
 	if priced(paths) {
 		ppm = set.Number("k1_ppm", 1000) * p.PricePJ / cheapest(paths)
 	}
-	if queues(p, set) {
+	if paysForQueue(paths, p, set) {
 		ppm += set.Number("k2_ppm", 1000)
 	}
 	return ppm / 1e6
@@ -88,11 +95,18 @@ func pathShare(paths []Subflow, p Subflow, set Tunables) (paid, most float64) {
 		size = set.Number("p1_percent", 0)
 		percent = size * (1 - cheapest(paths)/p.PricePJ)
 	}
-	if queues(p, set) {
+	if paysForQueue(paths, p, set) {
 		percent += set.Number("p2_percent", 0)
 		size += set.Number("p2_percent", 0)
 	}
 	return percent / 100, size / 100
+}
+
+func paysForQueue(paths []Subflow, p Subflow, set Tunables) bool {
+	if set["epsilon"] == "relative" && !slices.ContainsFunc(paths, func(q Subflow) bool { return !queues(q, set) }) {
+		return false
+	}
+	return queues(p, set)
 }
 
 func queues(p Subflow, set Tunables) bool {

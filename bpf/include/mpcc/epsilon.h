@@ -2,15 +2,25 @@
 /*
  * The traffic-shifting factor of DTS: eps = 2 / (1 + exp(-10 (baseRTT / RTT - 1/2))), by linear
  * interpolation in a table of 257 points; relative error below 2e-4.
+ *
+ * By default a subflow's eps is over the largest eps of the subflows it is compared with. As printed, eps is a few percent on
+ * all subflows behind one long queue: there is no better path to shift to, and the connection has a fraction of what one
+ * TCP has there; and it is 1.99 where there is no queue, which has the connection take up to 1.41 times what TCP takes.
  */
 #ifndef MPCC_EPSILON_H
 #define MPCC_EPSILON_H
 
 #include "logistic.h"
 #include "path.h"
+#include "tunable.h"
+
+enum { EPSILON_RELATIVE, EPSILON_PRINTED };
+TUNABLE_PAPER(
+	epsilon, EPSILON_RELATIVE, "printed",
+	"relative|printed; a subflow's eps over the largest of the connection, or as the paper has it");
 
 /* At ratio / 2^20; a ratio above 1 counts as 1. */
-static __always_inline struct mpcc_num epsilon(__u32 ratio_q20)
+static __always_inline struct mpcc_num epsilon_at(__u32 ratio_q20)
 {
 	__u32 i = ratio_q20 >> 12, part = ratio_q20 & 4095;
 	__u64 low, high;
@@ -30,8 +40,22 @@ static __always_inline struct mpcc_num path_epsilon(const struct mpcc_path *p)
 	__u64 base_us8 = (__u64)p->base_rtt_us << 3;
 
 	if (!p->base_rtt_us || base_us8 >= p->srtt_us8)
-		return epsilon(1 << 20);
-	return epsilon((base_us8 << 20) / p->srtt_us8);
+		return epsilon_at(1 << 20);
+	return epsilon_at((base_us8 << 20) / p->srtt_us8);
+}
+
+/* What eps is taken over: the larger of what it was over so far and a subflow's eps, or 1. */
+static __always_inline struct mpcc_num epsilon_whole(struct mpcc_num so_far,
+						     const struct mpcc_path *p)
+{
+	return epsilon == EPSILON_RELATIVE ? num_max(so_far, path_epsilon(p)) : num_of(1);
+}
+
+/* eps_r, of n subflows; a single one's is 1. */
+static __always_inline struct mpcc_num coupled_epsilon(__u32 n, struct mpcc_num whole,
+						       const struct mpcc_path *p)
+{
+	return n > 1 ? num_div(path_epsilon(p), whole) : num_of(1);
 }
 
 #endif
