@@ -7,15 +7,16 @@
  *   weight=sqrt                a = 1 / sqrt(n)
  *   weight=fair                a = 1 / n^2
  *
- * Each of the n subflows runs alone with the same weight. The default is the weight of the model in Zhao,
- * Liu, Wang (On Energy-Efficient Congestion Control for Multipath TCP, section IV); at a bottleneck that
- * all subflows share it takes n / n^(1/4) times what one TCP takes, so it is not fair there. fair takes
- * as much as one TCP, which was the original's aim.
+ * Each of the n subflows runs alone with the same weight. sqrt is the weight of the model in Zhao, Liu, Wang (On
+ * Energy-Efficient Congestion Control for Multipath TCP, section IV), which --set paper gives; at a bottleneck that all
+ * subflows share it takes n / n^(1/4) times what one TCP takes. fair, the default, takes as much as one TCP, which was the
+ * original's aim.
  */
 #include "mpcc/cc.h"
 
 enum { WEIGHT_SQRT, WEIGHT_FAIR };
-TUNABLE(weight, WEIGHT_SQRT, "sqrt|fair; weight of each of n subflows: 1/sqrt(n) or 1/n^2");
+TUNABLE_PAPER(weight, WEIGHT_FAIR, "sqrt",
+	      "sqrt|fair; weight of each of n subflows: 1/sqrt(n) or 1/n^2");
 
 struct cc_state {
 	struct mpcc_flow flow;

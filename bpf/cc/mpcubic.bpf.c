@@ -31,6 +31,8 @@
  *  4. Beside siblings too it is never slower than Reno (RFC 9438, section 4.3), of which each subflow gets an n-th:
  *     a = 3 b / (2 - b) / n^2 packets per window, b = 1 - left the part lost. The paper has no such region, and small
  *     windows on short paths would wait seconds for the cube.
+ *  5. Before its first loss a subflow grows by a packet for CUBIC_FIRST_CNT segments at least, as the kernel's CUBIC does:
+ *     slow start has ended long before the queue is full, and the course would begin there as if that were the plateau.
  *
  * Fast convergence (RFC 9438, section 4.7) is on. After a timeout the first curve starts at the plateau.
  * Time stands still while nothing is sent. K is a whole number of ticks of 1024 us.
@@ -227,6 +229,8 @@ static __always_inline void mpcubic_follow(struct mpcc_step *step, struct cc_vie
 	course.origin = num_of(curve.origin);
 	course.k = num_div(num_of((__u64)curve.k << CUBIC_TICK_SHIFT), num_of(1000000));
 	step_to(step, &course, t_us, cwnd, n);
+	if (!flow->last_max)
+		step->up = num_max(step->up, num_inverse(CUBIC_FIRST_CNT));
 	if (curve.friendly > cwnd)
 		step->up = num_max(step->up, num_min(num_div(num_of(curve.friendly - cwnd), w),
 						     num_scale(num_of(1), -1)));

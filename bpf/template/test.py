@@ -15,7 +15,8 @@ DRAWN = 30
 
 def decide(connection, tunables):
     """Returns what the BPF program decides, run by the kernel."""
-    command = [os.environ.get("MPCC", "mpcc"), "eval", "./NAME.bpf.o"]
+    # The rule by itself: by default a coupled subflow has the rule's part of CUBIC's loss.
+    command = [os.environ.get("MPCC", "mpcc"), "eval", "./NAME.bpf.o", "--set", "paper"]
     for name, value in tunables.items():
         command += ["--set", f"{name}={value}"]
     out = subprocess.run(command, input=json.dumps(connection), capture_output=True, text=True)

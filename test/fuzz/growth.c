@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * A part of CUBIC (grow_by_part of window.h): subflows coupled by LIA whose windows and RTTs stay as they are grow, from a
- * loss on, by what LIA adds, or along CUBIC's course over the part of the time that LIA's step is of Reno's, 1 / w.
+ * A part of CUBIC (window.h): subflows coupled by LIA whose windows and RTTs stay as they are grow, from a loss on, along
+ * CUBIC's course over the part of the time that LIA's step is of Reno's, 1 / w; and a loss, half for LIA as for Reno, is
+ * CUBIC's.
  */
 #include "native.h"
 
@@ -40,6 +41,15 @@ static void require_near(double got, double want, double tolerance, const char *
 {
 	require(got > want * (1 - tolerance) && got < want * (1 + tolerance),
 		"%s: %g a segment, want %g", what, got, want);
+}
+
+static void require_left(double want, const char *what)
+{
+	__u32 left = CALL(mpcc_ssthresh, ARG(tp));
+
+	/* A whole number, and of a rule's half that is one already. */
+	require(left <= want && left > want - 1.4, "%s: %u packets left, want %g", what, left,
+		want);
 }
 
 static void begin(__u32 n)
@@ -115,16 +125,19 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
 		require(flow_of(tp)->decided_us == (__u32)tp->tcp_mstamp,
 			"no decision after an RTT");
 		tp->snd_cwnd = w;
-		if (above < 0.9 && part > 0.01)
-			require_near(step(), lia_adds(n), 2e-3, "on the plateau");
+		/* As the kernel's CUBIC where it is not above the window. */
+		if (above < 0.9)
+			require_near(step(), 1. / (100 * w), 2e-3, "on the plateau");
 		/* In whole packets, and in whole segments for each of them. */
 		if (above > 20 && above < w / 20. && above > 1.2 * part)
 			require_near(step(), above / w, 1 / above + above / w + 0.01, "above it");
 		tp->tcp_mstamp += 4 * rtt_us;
 		t += part * 4 * rtt_us * 1e-6;
 	}
-	/* Reno's base: what LIA adds, for ever. */
+	require_left(w * 717. / 1024, "CUBIC's loss");
+	/* Reno's base: what LIA adds, for ever, and half. */
 	growth = GROWTH_RENO;
+	require_left(w / 2., "growth=reno");
 	CALL(mpcc_cong_avoid, ARG(tp), 0, 1);
 	tp->snd_cwnd = w;
 	require_near(step(), lia_adds(n), 2e-3, "growth=reno");

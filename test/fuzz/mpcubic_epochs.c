@@ -246,11 +246,13 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	lose();
 	require_loss(84, 120);
 
-	/* After a timeout the curve starts at the plateau, wherever slow start ends. */
+	/* After a timeout the curve starts at the plateau, wherever slow start ends; until a loss, 20 segments add a packet. */
 	time_out();
 	require_loss(1, 0);
-	ack(50000, 83);
+	ack(50000, 57 + 19);
 	require_loss(58, 0);
+	ack(1000, 2);
+	require_loss(59, 0);
 	require(flow_of(tp)->curve.origin == 58 && !flow_of(tp)->curve.k, "origin %u, k %u",
 		flow_of(tp)->curve.origin, flow_of(tp)->curve.k);
 	return 0;

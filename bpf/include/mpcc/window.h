@@ -21,12 +21,12 @@ TUNABLE_PAPER(alone, ALONE_CUBIC, MPCC_PAPER_ALONE,
 #ifndef MPCC_OWN_COURSE
 enum { GROWTH_CUBIC, GROWTH_RENO };
 TUNABLE_PAPER(growth, GROWTH_CUBIC, "reno",
-	      "cubic|reno; of which the rule leaves a coupled subflow a part");
+	      "cubic|reno; of whose growth and loss the rule leaves a coupled subflow a part");
 #endif
 
 /*
- * Whether a coupled subflow grows by a part of CUBIC. An algorithm whose rule is not to be read as a part of what Reno
- * adds, 1 / w, defines MPCC_OWN_COURSE.
+ * Whether a coupled subflow grows, and loses, by a part of CUBIC. An algorithm whose rule is not to be read as a part of
+ * what Reno adds, 1 / w, and takes, w / 2, defines MPCC_OWN_COURSE.
  */
 static __always_inline bool divides_cubic(void)
 {
@@ -90,6 +90,12 @@ MPCC_GLOBAL int reno_step(struct mpcc_step *step nonnull, const struct mpcc_path
 	return 0;
 }
 
+/* The same on a socket, as the credit counts it. */
+static __always_inline __s64 reno_step_q29(const struct tcp_sock *tp)
+{
+	return MPCC_Q29_ONE / tp->snd_cwnd;
+}
+
 /* CUBIC's, epoch_us after it lost a part of last_max, or from the window on. */
 MPCC_GLOBAL int cubic_step_given(struct mpcc_step *step nonnull, const struct mpcc_path *p nonnull)
 {
@@ -125,6 +131,17 @@ static __always_inline __u32 decide_floor(struct cc_view *v)
 	return rule_for(v) == ALONE_OWN ? cc_hooks.floor(sum_of(v)) : MPCC_RENO_FLOOR;
 }
 
+/*
+ * The window after a loss that takes that part of CUBIC's 307/1024 which the rule takes of Reno's half, for whom the rule
+ * leaves after.
+ */
+static __always_inline __u32 part_of_cubics_loss(__u32 cwnd, __u32 after)
+{
+	__u64 lost = cwnd > after ? cwnd - after : 0;
+
+	return ((__u64)cwnd * 1024 - lost * 2 * (1024 - CUBIC_LEFT_Q10)) >> 10;
+}
+
 static __always_inline __u32 decide_after_loss(struct cc_view *v)
 {
 	__u8 rule = rule_for(v);
@@ -133,6 +150,8 @@ static __always_inline __u32 decide_after_loss(struct cc_view *v)
 
 	if (rule == ALONE_OWN)
 		w = cc_hooks.after_loss(sum_of(v), &v->self);
+	if (rule == ALONE_OWN && divides_cubic())
+		w = part_of_cubics_loss(v->self.cwnd, w);
 	else if (rule == ALONE_CUBIC)
 		w = cubic_after_loss(v->self.cwnd);
 	return w < floor ? floor : w;
@@ -270,15 +289,14 @@ static __always_inline __s32 own_step(struct cc_view *v, struct tcp_sock *tp)
 }
 
 /*
- * Has a coupled subflow grow by a part of CUBIC, where the algorithm's step is less. The part is the algorithm's step over
- * Reno's, 1 / w. With the algorithm's step alone, a connection gets half of what one TCP under CUBIC gets behind a long
+ * Has a coupled subflow grow by a part of CUBIC. The part is the algorithm's step over Reno's, 1 / w; a step back stays. With the algorithm's step alone, a connection gets half of what one TCP under CUBIC gets behind a long
  * queue. Not inlined, for the stack's sake.
  */
 static __noinline int grow_by_part(struct sock *sk)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 	struct mpcc_flow *flow = flow_of(tp);
-	__s32 own_q29 = flow->step_q29, step_q29;
+	__s32 own_q29 = flow->step_q29;
 	__u64 part_q16 = own_q29 > 0 ? (__u64)own_q29 * tp->snd_cwnd >> 13 : 0;
 
 	if (part_q16 > WHOLE_Q16)
@@ -287,9 +305,7 @@ static __noinline int grow_by_part(struct sock *sk)
 		flow->curve_subflows = 0;
 		return 0;
 	}
-	step_q29 = cubic_step(flow, tp, part_q16);
-	if (own_q29 < step_q29)
-		flow->step_q29 = step_q29;
+	flow->step_q29 = cubic_step(flow, tp, part_q16);
 	return 0;
 }
 
@@ -335,7 +351,7 @@ static __noinline int decide(struct sock *sk)
 		flow->step_q29 = cubic_step(flow, tp, part);
 		grow_by_queue(sk, part);
 	} else if (rule == ALONE_RENO) {
-		flow->step_q29 = (MPCC_Q29_ONE / tp->snd_cwnd) * part >> 16;
+		flow->step_q29 = reno_step_q29(tp) * part >> 16;
 		grow_by_queue(sk, part);
 	} else {
 		flow->step_q29 = own_step(&v, tp);
