@@ -185,6 +185,7 @@ func files(t *testing.T, pattern, suffix string) []string {
 func TestEveryTunableIsTested(t *testing.T) {
 	// These say what becomes of a socket, and are in no decision on given numbers.
 	ofSockets := []string{
+		"compete",    // what it has seen of its queue: test/fuzz/wvegas_rounds.c
 		"couple",     // which siblings it is in a group with: test/fuzz/eval.c has the groups, test/e2e the verdicts
 		"growth",     // what the rule divides, in time: test/fuzz/growth.c
 		"plain",      // who controls it: test/fuzz/live.c

@@ -28,9 +28,14 @@
  *     takes for a queue, so that half of an idle path stays unused. rtt=mean is the paper's.
  *  7. An rtt at most noise_us above base counts as base. Ten packets wait for 12 us at 10 Gbit/s; what hosts add to
  *     an RTT is more than that, and would hold the window at some packets. noise_us=0 is the paper's.
+ *  8. Beside a queue that others fill it competes: it grows by LIA's part of CUBIC, as other controls here do, instead of
+ *     giving way until alpha_r packets are all that it has. Whose queue it is shows a probe: for two rounds the window is
+ *     w base / rtt. Without others the queue falls by what the subflow had in it; if it falls by less than 3/4 of that,
+ *     others are there. Probed are queues of 2 noise_us at least, every 16 rounds, and while the answer stays the same
+ *     ever more seldom, up to 128. One answer begins to compete, and two in a row, 4 rounds apart, end it. compete=never
+ *     is the paper's.
  */
 #define MPCC_PAPER_ALONE "own"
-#define MPCC_OWN_COURSE
 #include "mpcc/cc.h"
 
 enum { DRAIN_ABOVE_ALPHA, DRAIN_ANY };
@@ -42,26 +47,45 @@ TUNABLE_PAPER(rtt, RTT_SMALLEST, "mean",
 	      "smallest|mean; which of an RTT's samples tells of the queue");
 TUNABLE_NOISE;
 
+enum { COMPETE_OTHERS, COMPETE_NEVER };
+TUNABLE_PAPER(compete, COMPETE_OTHERS, "never",
+	      "others|never; beside a queue that others fill, grow as LIA does");
+
 #define TOTAL_ALPHA 10
 #define MIN_ALPHA 2
 #define GAMMA 1
 #define MIN_SAMPLES 3
+#define MOST_SAMPLES 32767
 #define MIN_CWND 2
+/* The queue of a path before a probe, in units of 64 us. */
+#define PROBED_SHIFT 6
+/* Rounds of a probe, and between two probes at least and, doubled so often, at most. */
+#define PROBE_ROUNDS 2
+#define PROBE_EVERY 16
+#define PROBE_AGAIN 4
+#define PROBE_DOUBLINGS 3
 
 struct cc_state {
 	struct mpcc_flow flow;
-	__u64 rtt_us8; /* this RTT's smallest sample; with rtt=mean the sum of its samples */
+	__u32 rtt_us; /* this RTT's smallest sample; with rtt=mean the sum of its samples */
 	__u32 round_end; /* snd_nxt when this RTT began */
 	__u32 base_rtt_us; /* since the last idle restart; 0 = unset */
 	__u32 queue_us; /* smallest qd since the last drain; 0 = unset */
-	__u16 samples;
-	__u8 alpha; /* packets */
-	__u8 off; /* not in the Open state */
+	__u16 samples : 15;
+	__u16 doubted : 1; /* competing, and the last probe saw no others */
+	__u16 probed_cwnd; /* the window before the probe that goes on, packets; 0 = none does */
+	__u16 probed_queue; /* qd before it */
+	__u8 rounds; /* until the next probe, or the end of this one */
+	__u8 alpha : 4; /* packets */
+	__u8 off : 1; /* not in the Open state */
+	__u8 competing : 1; /* others fill the queue */
+	__u8 doublings : 2; /* of the rounds between two probes */
 };
 
 struct cc_sum {
 	__u32 n;
-	struct mpcc_num rate; /* sum w / rtt */
+	__u32 pad;
+	struct lia_sum lia;
 };
 
 static __always_inline void wvegas_read_private(struct mpcc_path *p, const struct tcp_sock *tp,
@@ -71,9 +95,14 @@ static __always_inline void wvegas_read_private(struct mpcc_path *p, const struc
 	p->base_rtt_us = state->base_rtt_us;
 	p->alpha = state->alpha;
 	p->queue_us = state->queue_us;
+	/* A probe is over soon. */
+	if (state->probed_cwnd)
+		p->cwnd = state->probed_cwnd;
 	if (state == own && state->samples) {
-		__u64 rtt_us8 = rtt == RTT_MEAN ? state->rtt_us8 / state->samples : state->rtt_us8;
+		__u64 rtt_us8 = (__u64)state->rtt_us << 3;
 
+		if (rtt == RTT_MEAN)
+			rtt_us8 /= state->samples;
 		p->srtt_us8 = rtt_us8 < ~0U ? rtt_us8 : ~0U;
 	}
 }
@@ -81,7 +110,7 @@ static __always_inline void wvegas_read_private(struct mpcc_path *p, const struc
 MPCC_GLOBAL int wvegas_add(struct cc_sum *sum nonnull, const struct mpcc_path *p nonnull)
 {
 	sum->n++;
-	sum->rate = num_add(sum->rate, path_rate(p));
+	lia_sum_add(&sum->lia, p);
 	return 0;
 }
 
@@ -98,7 +127,7 @@ MPCC_GLOBAL int wvegas_step(struct mpcc_step *step nonnull, const struct cc_sum 
 MPCC_GLOBAL int wvegas_coupling(struct mpcc_coupling *c nonnull, const struct cc_sum *sum nonnull,
 				const struct mpcc_path *p nonnull)
 {
-	c->value = num_div(path_rate(p), sum->rate);
+	c->value = num_div(path_rate(p), sum->lia.total_rate);
 	c->negative = 0;
 	return 0;
 }
@@ -139,7 +168,7 @@ MPCC_GLOBAL int run_round(struct wvegas_round *r nonnull, const struct cc_sum *s
 		}
 	} else {
 		if (diff >= alpha) {
-			struct mpcc_num share = num_div(path_rate(p), sum->rate);
+			struct mpcc_num share = num_div(path_rate(p), sum->lia.total_rate);
 
 			/* The share comes out up to 2^-28 low, which must not cost a whole packet. */
 			share = num_mul(share, num_of(TOTAL_ALPHA));
@@ -187,7 +216,7 @@ static __always_inline int wvegas_set_window(struct mpcc_setting *s, const struc
 static __always_inline void start_round(struct cc_state *state, const struct tcp_sock *tp)
 {
 	state->round_end = tp->snd_nxt;
-	state->rtt_us8 = 0;
+	state->rtt_us = 0;
 	state->samples = 0;
 }
 
@@ -197,6 +226,77 @@ static __always_inline void start_over(struct cc_state *state, const struct tcp_
 	state->alpha = MIN_ALPHA;
 	state->queue_us = 0;
 	state->off = 0;
+}
+
+/* qd of this round; 0 if it is noise. */
+static __always_inline __u32 queue_of(const struct mpcc_path *p)
+{
+	__u64 base_us8 = (__u64)p->base_rtt_us << 3;
+
+	if (!p->base_rtt_us || is_noise(p->srtt_us8, p->base_rtt_us))
+		return 0;
+	return (p->srtt_us8 - base_us8) >> 3;
+}
+
+/*
+ * Takes what it has in the queue out of it, if it is time to find out whose queue it is.
+ */
+static __always_inline bool begin_probe(struct cc_state *state, struct tcp_sock *tp,
+					const struct mpcc_path *p)
+{
+	__u32 queue_us = queue_of(p), units = queue_us >> PROBED_SHIFT, w;
+
+	if (compete == COMPETE_NEVER || state->rounds || in_slow_start(tp) ||
+	    queue_us < 2 * noise_us || !queue_us || p->cwnd > (__u16)~0)
+		return false;
+	w = (__u64)p->cwnd * queue_us / (p->srtt_us8 >> 3);
+	w = p->cwnd - w;
+	state->probed_queue = units < (__u16)~0 ? units : (__u16)~0;
+	state->probed_cwnd = p->cwnd;
+	state->rounds = PROBE_ROUNDS;
+	if (w < MIN_CWND)
+		w = MIN_CWND;
+	if (w < tp->snd_cwnd)
+		tp->snd_cwnd = w;
+	return true;
+}
+
+/*
+ * Whether the queue fell, since the probe began, by so little that others must be in it. Without others the packets taken
+ * out have left at the subflows' common rate, w / rtt / weight_r.
+ */
+static __always_inline bool others_queue(const struct cc_state *state, const struct tcp_sock *tp,
+					 const struct cc_sum *sum, const struct mpcc_path *p)
+{
+	__u64 before_us = (__u64)state->probed_queue << PROBED_SHIFT, now_us = queue_of(p);
+	__u64 fell_us = before_us > now_us ? before_us - now_us : 0, alone_us;
+	__u32 w = state->probed_cwnd, out = w > tp->snd_cwnd ? w - tp->snd_cwnd : 0;
+	struct mpcc_num weight = num_div(path_rate(p), sum->lia.total_rate);
+
+	alone_us = (p->base_rtt_us + before_us) * out / w * num_to_fixed(weight, 10) >> 10;
+	return !out || 4 * fell_us < 3 * alone_us;
+}
+
+/* At the end of a probe's last round. */
+static __always_inline void end_probe(struct cc_state *state, struct tcp_sock *tp, bool others)
+{
+	bool calm = state->competing && !others;
+
+	if (calm && !state->doubted) {
+		state->doubted = 1;
+		state->rounds = PROBE_AGAIN;
+	} else {
+		if (state->competing != others)
+			state->doublings = 0;
+		else if (state->doublings < PROBE_DOUBLINGS)
+			state->doublings++;
+		state->competing = others;
+		state->doubted = 0;
+		state->rounds = calm ? PROBE_AGAIN : PROBE_EVERY << state->doublings;
+	}
+	if (state->probed_cwnd > tp->snd_cwnd)
+		tp->snd_cwnd = state->probed_cwnd;
+	state->probed_cwnd = 0;
 }
 
 /*
@@ -215,6 +315,15 @@ static __noinline bool end_round(struct sock *sk)
 	state->flow.alone = rule_for(&v) != ALONE_OWN;
 	if (state->flow.alone)
 		return false;
+	if (state->rounds)
+		state->rounds--;
+	if (state->probed_cwnd) {
+		if (!state->rounds)
+			end_probe(state, tp, others_queue(state, tp, sum_of(&v), &v.self));
+		return true;
+	}
+	if (begin_probe(state, tp, &v.self) || state->competing)
+		return true;
 	state->flow.curve_subflows = 0;
 	r.setting.window = v.self.cwnd;
 	r.setting.ssthresh = v.self.ssthresh;
@@ -233,30 +342,25 @@ static __noinline bool end_round(struct sock *sk)
 
 static __always_inline void run_reno(struct tcp_sock *tp, __u32 acked)
 {
-	struct mpcc_step step = {};
-	struct mpcc_path p = {};
-
 	acked = after_slow_start(tp, acked);
 	if (!acked)
 		return;
-	p.cwnd = tp->snd_cwnd;
-	reno_step(&step, &p);
-	apply_steps(tp, flow_of(tp), q29_of(&step), acked < 65535 ? acked : 65535, MIN_CWND);
+	apply_steps(tp, flow_of(tp), reno_step_q29(tp), acked < 65535 ? acked : 65535, MIN_CWND);
 }
 
 static __always_inline void take_sample(struct cc_state *state, const struct tcp_sock *tp)
 {
 	__u32 rtt_us = tp->rack.rtt_us;
-	__u64 rtt_us8 = (__u64)rtt_us << 3;
+	__u64 sum_us = (__u64)state->rtt_us + rtt_us;
 
-	if (!rtt_us || state->samples == (__u16)~0)
+	if (!rtt_us || state->samples == MOST_SAMPLES || (rtt == RTT_MEAN && sum_us > ~0U))
 		return;
 	if (!state->base_rtt_us || rtt_us < state->base_rtt_us)
 		state->base_rtt_us = rtt_us;
 	if (rtt == RTT_MEAN)
-		state->rtt_us8 += rtt_us8;
-	else if (!state->samples || rtt_us8 < state->rtt_us8)
-		state->rtt_us8 = rtt_us8;
+		state->rtt_us = sum_us;
+	else if (!state->samples || rtt_us < state->rtt_us)
+		state->rtt_us = rtt_us;
 	state->samples++;
 }
 
@@ -276,13 +380,21 @@ static __always_inline void run_rounds(struct sock *sk, __u32 ack, __u32 acked)
 	}
 	take_sample(state, tp);
 	if (wrapping_diff(ack, state->round_end) > 0) {
-		bool ruled = state->samples >= MIN_SAMPLES && end_round(sk);
+		/* A probe's window may be too small for as many. */
+		__u32 least = state->probed_cwnd ? 1 : MIN_SAMPLES;
+		bool ruled = state->samples >= least && end_round(sk);
 
 		start_round(state, tp);
-		if (!ruled) {
+		if (!ruled && !state->competing && !state->probed_cwnd) {
 			run_reno(tp, acked);
 			return;
 		}
+	}
+	if (state->probed_cwnd)
+		return;
+	if (state->competing) {
+		grow_by_rule(sk, acked);
+		return;
 	}
 	if (starting && in_slow_start(tp) && is_cwnd_limited(tp))
 		tcp_slow_start(tp, acked);
@@ -298,7 +410,24 @@ static __always_inline void wvegas_grow(struct sock *sk, __u32 ack, __u32 acked)
 	}
 	/* Every decision looks for siblings; beside one, the rounds start over. */
 	state->alpha = 0;
+	state->competing = 0;
 	grow_by_rule(sk, acked);
+}
+
+/* A loss during a probe is one of the window before it. */
+static __always_inline void wvegas_on_loss(struct cc_state *state, struct tcp_sock *tp)
+{
+	if (state->probed_cwnd > tp->snd_cwnd)
+		tp->snd_cwnd = state->probed_cwnd;
+	state->probed_cwnd = 0;
+}
+
+/* While it competes: LIA's. */
+static __always_inline void wvegas_follow(struct mpcc_step *step, struct cc_view *v,
+					  struct tcp_sock *tp)
+{
+	step->up = at_most_reno(lia_increase(&sum_of(v)->lia), &v->self);
+	step->down = num_zero();
 }
 
 static __always_inline void wvegas_on_state(struct sock *sk, __u8 new_state)
@@ -330,7 +459,9 @@ static const struct cc_hooks cc_hooks = {
 	.set_window = wvegas_set_window,
 	.coupling = wvegas_coupling,
 	.read_private = wvegas_read_private,
+	.follow = wvegas_follow,
 	.grow = wvegas_grow,
+	.on_loss = wvegas_on_loss,
 	.on_state = wvegas_on_state,
 };
 

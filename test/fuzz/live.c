@@ -157,11 +157,13 @@ static void ack(__u32 i, __u32 segments)
 static void lose(__u32 i)
 {
 	struct tcp_sock *tp = &connection.subflows[i];
-	__u32 before = tp->snd_cwnd;
+	__u32 before;
 
 	tp->tcp_mstamp = now_us;
 	tp->snd_ssthresh = CALL(mpcc_ssthresh, ARG(tp));
 	decisions[i].made = false;
+	/* wVegas ends a probe first, and has the window from before it. */
+	before = tp->snd_cwnd;
 	require(tp->snd_ssthresh && (tp->snd_ssthresh <= before || tp->snd_ssthresh == 2),
 		"subflow %u: ssthresh %u, cwnd %u", i, tp->snd_ssthresh, before);
 	tp->snd_cwnd = tp->snd_ssthresh;

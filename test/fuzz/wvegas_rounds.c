@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
  * wVegas over any sequence of ACKs and their samples, losses and pauses: what a round is, which samples are its
- * own, how long base and alpha last, and that the window moves at the end of a round alone. What a round
- * decides is checked by the vectors.
+ * own, how long base and alpha last, and that the window moves at the end of a round alone, unless the subflow competes;
+ * when it probes and begins to compete. What a round decides is checked by the vectors.
  */
 #include "native.h"
 
@@ -80,8 +80,112 @@ static void require_reno_step(void)
 	require(credit > want - 2 && credit < want + 2, "credit %lld, want %lld", credit, want);
 }
 
+/* Ten packets of 60 wait, 10 ms of 50 and 10; 2 rounds later the queue takes so long. Whose it was. */
+static bool probe(__u32 queue_us)
+{
+	__u32 window = tp->snd_cwnd;
+
+	round_of(3, 60000);
+	require(tp->snd_cwnd == window * 50 / 60, "cwnd %u of %u in a probe", tp->snd_cwnd, window);
+	ack(private_of(tp)->round_end, 60000);
+	require(tp->snd_cwnd == window * 50 / 60, "cwnd %u of %u in a probe", tp->snd_cwnd, window);
+	round_of(3, 60000);
+	/* However few packets are left. */
+	round_of(1, 50000 + queue_us);
+	require(tp->snd_cwnd == window, "cwnd %u after a probe, want %u", tp->snd_cwnd, window);
+	return private_of(tp)->competing;
+}
+
+/* So many rounds of 60 ms, without a probe. */
+static void pass_rounds(__u32 rounds)
+{
+	for (; rounds; rounds--) {
+		tp->snd_cwnd = 60;
+		round_of(3, 60000);
+		require(tp->snd_cwnd >= 59 && tp->snd_cwnd <= 61, "cwnd %u: a probe", tp->snd_cwnd);
+	}
+	tp->snd_cwnd = 60;
+	tp->snd_ssthresh = 55;
+}
+
+static void begin_competing(void)
+{
+	start(1);
+	noise_us = 4000;
+	rtt = RTT_SMALLEST;
+	drain = DRAIN_ABOVE_ALPHA;
+	compete = COMPETE_OTHERS;
+	growth = GROWTH_CUBIC;
+	ack(0, 0);
+	round_of(3, 50000);
+	tp->snd_cwnd = 60;
+	/* A probe is no slow start. */
+	tp->snd_ssthresh = 55;
+}
+
+/* A queue that falls by less than 3/4 of what a subflow takes out of it is others'. */
+static void check_probes(void)
+{
+	/* Alone: all of it. What is left within noise_us counts as nothing. */
+	for (__u32 left = 0; left <= 7000; left += 1000) {
+		begin_competing();
+		require(!probe(left) == (left <= 4000), "%u us left of 10 ms", left);
+	}
+	/* Ever more seldom, while the answer stays. */
+	begin_competing();
+	require(!probe(0), "competes alone");
+	for (__u32 rounds = 32; rounds <= 128; rounds *= 2) {
+		pass_rounds(rounds - 1);
+		require(!probe(0), "competes alone");
+	}
+	pass_rounds(127);
+	require(probe(10000), "does not compete");
+	require(flow_of(tp)->curve_subflows == 1, "no course of CUBIC");
+	pass_rounds(15);
+	require(probe(10000), "does not compete");
+	/* It takes two answers in a row to end it; soon after that it is asked again. */
+	pass_rounds(31);
+	require(probe(0), "one answer ends it");
+	pass_rounds(3);
+	require(probe(10000), "does not compete");
+	pass_rounds(63);
+	require(probe(0), "one answer ends it");
+	pass_rounds(3);
+	require(!probe(0), "competes alone");
+	pass_rounds(3);
+	require(!probe(0), "competes alone");
+	pass_rounds(31);
+	require(!probe(0), "competes alone");
+	/* A sibling has half of the queue, and leaves it there. */
+	for (__u32 left = 5000; left <= 7000; left += 2000) {
+		begin_competing();
+		join_again(2);
+		connection.subflows[1].snd_cwnd = 60;
+		connection.subflows[1].srtt_us = 60000 << 3;
+		require(!probe(left) == (left == 5000), "%u us left of 10 ms", left);
+	}
+	/* No probe of a short queue, nor as the paper has it. */
+	begin_competing();
+	round_of(3, 57999);
+	require(!private_of(tp)->probed_cwnd, "a probe of a queue of 8 ms");
+	compete = COMPETE_NEVER;
+	round_of(3, 60000);
+	require(!private_of(tp)->probed_cwnd, "a probe");
+	/* A loss in a probe is one of the window before. */
+	begin_competing();
+	round_of(3, 60000);
+	require(tp->snd_cwnd == 50, "cwnd %u", tp->snd_cwnd);
+	tp->snd_cwnd = CALL(mpcc_ssthresh, ARG(tp));
+	require(tp->snd_cwnd == 60 * 717 / 1024, "cwnd %u after a loss", tp->snd_cwnd);
+	require(flow_of(tp)->last_max == 60, "the loss was at %u", flow_of(tp)->last_max);
+	compete = COMPETE_NEVER;
+	growth = GROWTH_RENO;
+}
+
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
+	alone = ALONE_OWN;
+	check_probes();
 	start(1);
 	alone = ALONE_OWN;
 	drain = DRAIN_ANY;
@@ -222,10 +326,13 @@ static void check_round(void)
 static void check_ack(__u32 byte, __u32 rtt_us)
 {
 	bool over = wrapping_diff(byte, model.end) > 0,
-	     moves = over || model.off || in_slow_start(tp);
-	__u32 before = tp->snd_cwnd;
+	     moves = over || model.off || in_slow_start(tp) || private_of(tp)->competing;
+	__u32 before = tp->snd_cwnd, most = before;
 
-	if (rtt_us && !model.off) {
+	if (private_of(tp)->probed_cwnd > most)
+		most = private_of(tp)->probed_cwnd;
+	/* The sum of a round's samples has 32 bits. */
+	if (rtt_us && !model.off && (rtt != RTT_MEAN || model.sum_us + rtt_us <= ~0U)) {
 		if (!model.samples || rtt_us < model.smallest_us)
 			model.smallest_us = rtt_us;
 		model.samples++;
@@ -238,8 +345,8 @@ static void check_ack(__u32 byte, __u32 rtt_us)
 	ack(byte, rtt_us);
 	require(tp->snd_cwnd == before || moves, "cwnd %u from %u in mid-round", tp->snd_cwnd,
 		before);
-	require(tp->snd_cwnd >= 2 && tp->snd_cwnd <= before + 1, "cwnd %u from %u", tp->snd_cwnd,
-		before);
+	require(tp->snd_cwnd >= 2 && tp->snd_cwnd <= most + 1, "cwnd %u from %u", tp->snd_cwnd,
+		most);
 }
 
 static void draw_event(struct input *in)
@@ -278,6 +385,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
 	alone = ALONE_OWN;
 	drain = draw_byte(&in) % 2;
 	rtt = draw_byte(&in) % 2;
+	compete = draw_byte(&in) % 2;
 	memset(&model, 0, sizeof(model));
 	new_round();
 	ack(0, 0);
