@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,7 +21,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -237,7 +237,7 @@ func (m machine) boot(ctx context.Context, accel string) (result Result, err err
 	start := time.Now()
 	unpin := func() {}
 	if m.spec.OwnTime && accel == "tcg" {
-		cpu, leave, err := takeCPU()
+		cpu, leave, err := takeCPU("mpcc-vm")
 		if err != nil {
 			return result, err
 		}
@@ -316,15 +316,10 @@ func (m machine) start(ctx context.Context, accel string, complaint io.Writer) (
 	return qemu, out, end, nil
 }
 
-// taken has how many VMs of this process run on each CPU.
-var taken struct {
-	sync.Mutex
-	vms map[int]int
-}
-
-// takeCPU chooses, of the CPUs that this process may use, one with the fewest of its VMs, until leave is called. Another
-// process begins with another CPU.
-func takeCPU() (cpu int, leave func(), err error) {
+// takeCPU chooses, of the CPUs that this process may use, one that no VM has, until leave is called; if all are taken, any
+// of them. Who has a CPU listens on an abstract socket that is named after it, which other processes see, and which goes
+// with its process.
+func takeCPU(name string) (cpu int, leave func(), err error) {
 	var allowed unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &allowed); err != nil {
 		return 0, nil, fmt.Errorf("which CPUs there are: %w", err)
@@ -335,20 +330,12 @@ func takeCPU() (cpu int, leave func(), err error) {
 			cpus = append(cpus, cpu)
 		}
 	}
-	first := os.Getpid() % len(cpus)
-	cpus = slices.Concat(cpus[first:], cpus[:first])
-	taken.Lock()
-	defer taken.Unlock()
-	if taken.vms == nil {
-		taken.vms = map[int]int{}
+	for _, cpu := range cpus {
+		if taken, err := net.Listen("unix", fmt.Sprintf("@%s-%d", name, cpu)); err == nil {
+			return cpu, func() { _ = taken.Close() }, nil
+		}
 	}
-	cpu = slices.MinFunc(cpus, func(a, b int) int { return taken.vms[a] - taken.vms[b] })
-	taken.vms[cpu]++
-	return cpu, func() {
-		taken.Lock()
-		defer taken.Unlock()
-		taken.vms[cpu]--
-	}, nil
+	return cpus[os.Getpid()%len(cpus)], func() {}, nil
 }
 
 // pin keeps this thread, and QEMU when the thread starts it, on one CPU until unpin is called. In its own time an
