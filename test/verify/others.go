@@ -114,7 +114,8 @@ func (b *bench) makes(ctx context.Context, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "make", append([]string{"--no-print-directory"}, args...)...)
 	cmd.Dir = b.root
 	var printed bytes.Buffer
-	cmd.Stdout, cmd.Stderr = io.MultiWriter(os.Stderr, &printed), os.Stderr
+	both := io.MultiWriter(os.Stderr, &printed)
+	cmd.Stdout, cmd.Stderr = both, both
 	err := cmd.Run()
 	if ctx.Err() != nil {
 		return "", context.Cause(ctx) // which says nothing of what was run
@@ -174,6 +175,9 @@ func runSoak(ctx context.Context, b *bench, cells []verified.Cell) error {
 		r := verified.Record{State: verified.Passed, Figures: map[string]float64{
 			"rounds": soakRounds, "tests": float64(strings.Count("\n"+printed, "\n--- PASS: ")),
 		}}
+		if m := vmKernel.FindStringSubmatch(printed); m != nil {
+			r.Kernel = m[1]
+		}
 		if err != nil || r.Figures["tests"] == 0 {
 			r.State, r.Said = verified.Failed, fmt.Sprint(err)
 		}

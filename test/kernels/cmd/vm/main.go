@@ -99,6 +99,9 @@ func boot(ctx context.Context, spec vm.Spec, mpcc bool) (int, error) {
 		spec.Env = kernels.ProjectEnv()
 	}
 	result, err := vm.Run(ctx, spec)
+	if result.Release != "" {
+		stage(fmt.Sprintf("Linux %s under %s", result.Release, result.Accel))
+	}
 	return result.Status, err
 }
 
