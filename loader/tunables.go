@@ -37,6 +37,17 @@ func (t Tunable) Range() string {
 	return strings.TrimSpace(fmt.Sprintf("%d..%d %s", t.Low, t.High, t.Unit))
 }
 
+// Value returns what the tunable has with such settings as Options.Set.
+func (t Tunable) Value(set map[string]string) string {
+	if text, given := set[t.Name]; given {
+		return text
+	}
+	if _, asked := set[Paper]; asked && t.Paper != "" {
+		return t.Paper
+	}
+	return t.Default
+}
+
 // Paper is a key of Options.Set that stands for all tunables that have a Tunable.Paper: each gets that value,
 // unless it is a key itself. Its own value is empty. Algorithms without such a tunable take it too.
 const Paper = "paper"

@@ -69,6 +69,9 @@ for half as many connections under packet schedulers.`,
 					return err
 				}
 			}
+			if !slices.ContainsFunc(all, isSched) {
+				return warnOfStarving(c.OutOrStdout(), all, o.Set)
+			}
 			return nil
 		},
 	}
@@ -151,6 +154,29 @@ func oneOfEachKind(all []loadable) error {
 	return nil
 }
 
+// warnOfStarving says of which congestion controls a packet scheduler should go with. By their sources' rules a subflow that
+// shares nothing with the others may be left a window of a few packets. The kernel's scheduler takes a subflow for fast as
+// long as much of its data waits, gives it more, and the fast subflows stop. By default none is left so little.
+func warnOfStarving(w io.Writer, all []loadable, set map[string]string) error {
+	for _, l := range all {
+		if l.Kind != catalog.CC || l.object != nil {
+			continue
+		}
+		tunables, err := loader.Tunables(l.Entry)
+		if err != nil {
+			return err
+		}
+		value := map[string]string{}
+		for _, t := range tunables {
+			value[t.Name] = t.Value(set)
+		}
+		if value["couple"] == "always" && value["growth"] == "reno" {
+			fmt.Fprintf(w, "%s: couples subflows that share nothing and may starve one, which then stops the others under the kernel's packet scheduler; mpcc load minrtt --default prevents that\n", l)
+		}
+	}
+	return nil
+}
+
 // reportLoaded writes what Load did, also what it did before it failed.
 func reportLoaded(w io.Writer, e catalog.Entry, o loader.Options, done loader.Attached, err error) {
 	if done.Mounted {
@@ -215,7 +241,7 @@ programs, live ones keep theirs. Tunables that are not given get their defaults.
 					fmt.Fprintf(c.OutOrStdout(), "%s: switched; live connections keep the programs they have\n", e)
 				}
 			}
-			return nil
+			return warnOfStarving(c.OutOrStdout(), all, o.Set)
 		},
 	}
 	addLoadFlags(c, &o.DryRun, &set)
