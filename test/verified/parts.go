@@ -21,15 +21,16 @@ import (
 
 // The parts, and the files of their records.
 const (
-	Kernels   = "kernels"
-	EndToEnd  = "end-to-end"
-	Native    = "native"
-	Kills     = "kills"
-	Churn     = "churn"
-	Selftests = "selftests"
-	Soak      = "soak"
-	Fuzz      = "fuzz"
-	Cost      = "cost"
+	Kernels    = "kernels"
+	EndToEnd   = "end-to-end"
+	Native     = "native"
+	Kills      = "kills"
+	Churn      = "churn"
+	Selftests  = "selftests"
+	Soak       = "soak"
+	Fuzz       = "fuzz"
+	Cost       = "cost"
+	Households = "households"
 )
 
 // The rows of Kernels: labels of package kernels, and the machine's own kernel.
@@ -136,6 +137,8 @@ func Cells(root, part string) (cells []Cell, err error) {
 		return cells, err
 	case Fuzz:
 		return fuzzCells(root)
+	case Households:
+		return householdCells(root)
 	case Cost:
 		var exporter, commands string
 		digest, err = allObjects()
@@ -183,7 +186,7 @@ func allObjects() (string, error) {
 }
 
 // Parts are all parts, in the order in which make verify fills them: the quick ones first.
-var Parts = []string{Kernels, Native, EndToEnd, Kills, Churn, Cost, Selftests, Soak, Fuzz}
+var Parts = []string{Kernels, Native, EndToEnd, Kills, Churn, Cost, Selftests, Soak, Fuzz, Households}
 
 // EndToEndRows are the subtests of TestE2E in test/kernels.
 var EndToEndRows = []string{

@@ -134,10 +134,11 @@ var runners = map[string]func(context.Context, *bench, []verified.Cell) error{
 	verified.Churn: func(ctx context.Context, b *bench, cells []verified.Cell) error {
 		return runOwn(ctx, b, verified.Churn, "TestVerifyChurn", cells)
 	},
-	verified.Selftests: runSelftests,
-	verified.Soak:      runSoak,
-	verified.Fuzz:      runFuzz,
-	verified.Cost:      runCost,
+	verified.Selftests:  runSelftests,
+	verified.Soak:       runSoak,
+	verified.Fuzz:       runFuzz,
+	verified.Cost:       runCost,
+	verified.Households: runHouseholds,
 }
 
 // bench is what all parts are run with.

@@ -79,7 +79,11 @@ func reliability(w *strings.Builder, root string) error {
 			w.WriteString(section)
 			continue
 		}
-		parts[name].writeRows(w)
+		if name == verified.Households {
+			writeHouseholds(w, parts[name])
+		} else {
+			parts[name].writeRows(w)
+		}
 		w.WriteString(text)
 	}
 	return nil
@@ -122,6 +126,74 @@ func (p part) cell(row, column string) string {
 		state += older
 	}
 	return state
+}
+
+// writeHouseholds writes what congestion controls carry in each home, as a part of what the kernel's cubic carries there, or
+// on a line that others use as a part of what a single TCP connection does, and what that leaves the others.
+func writeHouseholds(w *strings.Builder, p part) {
+	find := func(home, cc, figure string) float64 {
+		r, _ := p.table.Find(verified.Cell{Row: home, Column: cc})
+		return r.Figures[figure]
+	}
+	var apart, shared []string
+	mark := map[string]string{}
+	for _, c := range p.cells {
+		if r, found := p.table.Find(c); found && !r.Of(c) {
+			mark[c.Row] = older
+		}
+		homes := &apart
+		if find(c.Row, c.Column, verified.HouseholdOthers) > 0 {
+			homes = &shared
+		}
+		if find(c.Row, c.Column, verified.HouseholdOwn) > 0 && !slices.Contains(*homes, c.Row) {
+			*homes = append(*homes, c.Row)
+		}
+	}
+	table := func(what, than string, homes []string, figures ...string) {
+		fmt.Fprintf(w, "| %s | `%s`, Mbit/s |", what, than)
+		var columns []string
+		for _, cc := range verified.HouseholdControls() {
+			if cc != than {
+				columns = append(columns, cc)
+				fmt.Fprintf(w, " `%s` |", cc)
+			}
+		}
+		w.WriteString("\n|---|" + strings.Repeat("---:|", len(columns)+1) + "\n")
+		for _, home := range homes {
+			fmt.Fprintf(w, "| %s%s |", home, mark[home])
+			var base []string
+			for _, f := range figures {
+				base = append(base, fmt.Sprintf("%.1f", find(home, than, f)))
+			}
+			fmt.Fprintf(w, " %s |", strings.Join(base, " : "))
+			for _, cc := range columns {
+				var ratios []string
+				for _, f := range figures {
+					if value, whole := find(home, cc, f), find(home, than, f); value > 0 && whole > 0 {
+						ratios = append(ratios, fmt.Sprintf("%.2f", value/whole))
+					}
+				}
+				fmt.Fprintf(w, " %s |", strings.Join(ratios, " : "))
+			}
+			w.WriteString("\n")
+		}
+		w.WriteString("\n")
+	}
+	if len(apart) > 0 {
+		table("nothing shared, own", "cubic", apart, verified.HouseholdOwn)
+	}
+	if len(shared) > 0 {
+		table("shared, own : others'", "tcp", shared, verified.HouseholdOwn, verified.HouseholdOthers)
+	}
+	var kernels, dates, commits []string
+	for _, r := range p.table {
+		kernels, dates, commits = append(kernels, r.Kernel), append(dates, r.Date), append(commits, r.Commit)
+	}
+	if len(p.table) == 0 {
+		w.WriteString("Not yet.\n\n")
+		return
+	}
+	fmt.Fprintf(w, "%d of %d measured, %s, on Linux %s, at commit %s.\n\n", len(dates), len(p.cells), span(dates), distinct(kernels), distinct(commits))
 }
 
 func writeKernels(w *strings.Builder, p part) {
