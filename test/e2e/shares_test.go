@@ -43,7 +43,7 @@ func TestOwnTimeSharesOfABottleneck(t *testing.T) {
 	weight := ""
 	for i, v := range variants {
 		if v.weight != weight {
-			mpcc(t, "switch", v.cc, "--set", "weight="+v.weight)
+			mpcc(t, "switch", v.cc, "--set", "paper", "--set", "weight="+v.weight)
 			weight = v.weight
 		}
 		contests[i] = nets[i].contend(t, v.cc, "reno")
