@@ -238,9 +238,7 @@ static __always_inline __u32 queue_of(const struct mpcc_path *p)
 	return (p->srtt_us8 - base_us8) >> 3;
 }
 
-/*
- * Takes what it has in the queue out of it, if it is time to find out whose queue it is.
- */
+/* Takes what it has in the queue out of it, if it is time to find out whose queue it is. */
 static __always_inline bool begin_probe(struct cc_state *state, struct tcp_sock *tp,
 					const struct mpcc_path *p)
 {
@@ -277,6 +275,14 @@ static __always_inline bool others_queue(const struct cc_state *state, const str
 	return !out || 4 * fell_us < 3 * alone_us;
 }
 
+/* Ends a probe, if there is one: the window is again what it was before. */
+static __always_inline void restore_window(struct cc_state *state, struct tcp_sock *tp)
+{
+	if (state->probed_cwnd > tp->snd_cwnd)
+		tp->snd_cwnd = state->probed_cwnd;
+	state->probed_cwnd = 0;
+}
+
 /* At the end of a probe's last round. */
 static __always_inline void end_probe(struct cc_state *state, struct tcp_sock *tp, bool others)
 {
@@ -294,9 +300,7 @@ static __always_inline void end_probe(struct cc_state *state, struct tcp_sock *t
 		state->doubted = 0;
 		state->rounds = calm ? PROBE_AGAIN : PROBE_EVERY << state->doublings;
 	}
-	if (state->probed_cwnd > tp->snd_cwnd)
-		tp->snd_cwnd = state->probed_cwnd;
-	state->probed_cwnd = 0;
+	restore_window(state, tp);
 }
 
 /*
@@ -313,8 +317,11 @@ static __noinline bool end_round(struct sock *sk)
 	track_rtt(tp, &state->flow);
 	look(&v, tp);
 	state->flow.alone = rule_for(&v) != ALONE_OWN;
-	if (state->flow.alone)
+	if (state->flow.alone) {
+		restore_window(state, tp);
+		state->flow.decided = 0;
 		return false;
+	}
 	if (state->rounds)
 		state->rounds--;
 	if (state->probed_cwnd) {
@@ -325,6 +332,7 @@ static __noinline bool end_round(struct sock *sk)
 	if (begin_probe(state, tp, &v.self) || state->competing)
 		return true;
 	state->flow.curve_subflows = 0;
+	state->flow.decided = 0;
 	r.setting.window = v.self.cwnd;
 	r.setting.ssthresh = v.self.ssthresh;
 	r.alpha = state->alpha;
@@ -417,9 +425,7 @@ static __always_inline void wvegas_grow(struct sock *sk, __u32 ack, __u32 acked)
 /* A loss during a probe is one of the window before it. */
 static __always_inline void wvegas_on_loss(struct cc_state *state, struct tcp_sock *tp)
 {
-	if (state->probed_cwnd > tp->snd_cwnd)
-		tp->snd_cwnd = state->probed_cwnd;
-	state->probed_cwnd = 0;
+	restore_window(state, tp);
 }
 
 /* While it competes: LIA's. */
@@ -448,6 +454,7 @@ void BPF_PROG(wvegas_cwnd_event, struct sock *sk, enum tcp_ca_event event)
 	if (event != mpcc_enum(enum tcp_ca_event, CA_EVENT_CWND_RESTART))
 		return;
 	state->base_rtt_us = 0;
+	state->probed_cwnd = 0;
 	start_over(state, tcp_sk(sk));
 }
 

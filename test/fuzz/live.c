@@ -74,6 +74,16 @@ static double per_segment(const struct bounds *most, const struct mpcc_flow *flo
 	return most->up == HALF_WINDOW ? 0.5 : most->up / cwnd;
 }
 
+/* The window that the algorithm counts with: while wVegas probes, the one before the probe, which comes back. */
+static __u32 window_of(struct tcp_sock *tp)
+{
+	struct mpcc_path p = { .cwnd = tp->snd_cwnd };
+
+	if (cc_hooks.read_private)
+		cc_hooks.read_private(&p, tp, private_of(tp), private_of(tp));
+	return p.cwnd;
+}
+
 /* What grows without steps may also shrink the window, and adds one packet a round. */
 static void check_move(__u32 i, struct tcp_sock *before, __u32 segments, __u32 left)
 {
@@ -83,20 +93,25 @@ static void check_move(__u32 i, struct tcp_sock *before, __u32 segments, __u32 l
 	/* Also with the ACK that finds it alone, or no longer so. */
 	bool sets = cc_hooks.grow && !(flow->alone && private_of(before)->flow.alone);
 	__u32 then = decisions[i].made ? decisions[i].cwnd : before->snd_cwnd;
-	double up = sets ? 1.0 / before->snd_cwnd : per_segment(most, flow, then);
+	/* While wVegas competes it decides as others do. */
+	double step = __builtin_ldexp(flow->step_q29, -29);
+	double reno = 1.0 / before->snd_cwnd;
+	double set_up = flow->decided && step <= 1 && step > reno ? step : reno;
+	double up = sets ? set_up : per_segment(most, flow, then);
 	double down = most->down == ANY ? then : most->down / then;
 	double grown = segments - left + left * up + 1 + sets + (before->snd_cwnd < 2);
 	double shrunk = left * (flow->alone ? 0 : down) + 1;
 	__u32 least = sets ? 2 : flow->decided ? flow->floor : 1;
+	__u32 from = window_of(before) > before->snd_cwnd ? window_of(before) : before->snd_cwnd;
 
-	require(tp->snd_cwnd <= before->snd_cwnd + grown, "subflow %u: cwnd %u from %u, %u of %u",
-		i, tp->snd_cwnd, before->snd_cwnd, left, segments);
+	require(tp->snd_cwnd <= from + grown, "subflow %u: cwnd %u from %u, %u of %u", i,
+		tp->snd_cwnd, before->snd_cwnd, left, segments);
 	require(sets || tp->snd_cwnd + shrunk >= before->snd_cwnd,
 		"subflow %u: cwnd %u from %u, %u segments", i, tp->snd_cwnd, before->snd_cwnd,
 		left);
 	require(tp->snd_cwnd >= least || tp->snd_cwnd >= before->snd_cwnd,
 		"subflow %u: cwnd %u from %u, floor %u", i, tp->snd_cwnd, before->snd_cwnd, least);
-	require(then < 2 || tp->snd_cwnd <= (__u64)before->snd_cwnd + segments + 1 + sets,
+	require(then < 2 || tp->snd_cwnd <= (__u64)from + segments + 1 + sets,
 		"subflow %u: cwnd %u from %u, %u segments", i, tp->snd_cwnd, before->snd_cwnd,
 		segments);
 	require(flow->credit_q29 > -MPCC_Q29_ONE && flow->credit_q29 < MPCC_Q29_ONE,
@@ -140,16 +155,17 @@ static void check_decision(__u32 i, const struct tcp_sock *before, __u32 cwnd)
 static void ack(__u32 i, __u32 segments)
 {
 	struct tcp_sock *tp = &connection.subflows[i], before;
-	__u32 room, left;
+	__u32 room, left, window;
 
 	tp->tcp_mstamp = now_us;
 	before = *tp;
 	looks = 0;
 	CALL(mpcc_cong_avoid, ARG(tp), tp->snd_una, segments);
-	room = tp->snd_ssthresh > before.snd_cwnd ? tp->snd_ssthresh - before.snd_cwnd : 0;
+	window = window_of(&before);
+	room = tp->snd_ssthresh > window ? tp->snd_ssthresh - window : 0;
 	left = before.is_cwnd_limited && segments > room ? segments - room : 0;
 	if (left && !(cc_hooks.grow && !private_of(tp)->flow.alone))
-		check_decision(i, &before, before.snd_cwnd + room);
+		check_decision(i, &before, window + room);
 	check_move(i, &before, before.is_cwnd_limited ? segments : 0, left);
 }
 

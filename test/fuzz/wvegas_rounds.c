@@ -178,6 +178,26 @@ static void check_probes(void)
 	tp->snd_cwnd = CALL(mpcc_ssthresh, ARG(tp));
 	require(tp->snd_cwnd == 60 * 717 / 1024, "cwnd %u after a loss", tp->snd_cwnd);
 	require(flow_of(tp)->last_max == 60, "the loss was at %u", flow_of(tp)->last_max);
+	/* The last sibling leaves in a probe: CUBIC goes on from the window before. */
+	begin_competing();
+	join_again(2);
+	alone = ALONE_CUBIC;
+	round_of(3, 60000);
+	require(tp->snd_cwnd == 50, "cwnd %u", tp->snd_cwnd);
+	link_only(&connection, 1);
+	round_of(1, 60000);
+	require(tp->snd_cwnd == 60 && !private_of(tp)->probed_cwnd, "cwnd %u", tp->snd_cwnd);
+	alone = ALONE_OWN;
+	/* What idling has taken of the window stays taken. */
+	begin_competing();
+	round_of(3, 60000);
+	restart();
+	tp->snd_cwnd = 10;
+	tp->snd_ssthresh = 5;
+	round_of(3, 60000);
+	round_of(3, 60000);
+	require(tp->snd_cwnd <= 12 && !private_of(tp)->probed_cwnd, "cwnd %u after idling",
+		tp->snd_cwnd);
 	compete = COMPETE_NEVER;
 	growth = GROWTH_RENO;
 }

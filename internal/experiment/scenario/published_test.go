@@ -53,11 +53,11 @@ func TestPublished(t *testing.T) {
 
 // Its own compare every congestion control with the kernel's CUBIC, with the defaults.
 func TestOwn(t *testing.T) {
-	want := []string{"household", "plain"}
-	if got := namesIn(own.Files); !slices.Equal(got, want) {
+	claiming := []string{"household", "plain"}
+	if got, want := namesIn(own.Files), slices.Sorted(slices.Values(append(claiming, "households"))); !slices.Equal(got, want) {
 		t.Errorf("there are %v, not %v", got, want)
 	}
-	for _, name := range want {
+	for _, name := range claiming {
 		t.Run(name, func(t *testing.T) {
 			f := brings(t, name)
 			expected(t, f)
@@ -87,6 +87,35 @@ func TestOwn(t *testing.T) {
 				t.Errorf("it runs with %v, not with cubic and %v", with, all)
 			}
 		})
+	}
+}
+
+// make verify has a table of the households, with every congestion control.
+func TestHouseholds(t *testing.T) {
+	f := brings(t, "households")
+	known(t, f)
+	want := []string{"cubic", "reno"}
+	for _, e := range catalog.Entries {
+		if e.Kind == catalog.CC {
+			want = append(want, e.Name)
+		}
+	}
+	slices.Sort(want)
+	homes := map[string]map[string]bool{}
+	for _, r := range f.Runs(false) {
+		home := r.Point["home"]
+		if homes[home] == nil {
+			homes[home] = map[string]bool{}
+		}
+		homes[home][r.Scenario.Users[0].CC] = true
+	}
+	if len(homes) < 12 {
+		t.Errorf("there are %d homes", len(homes))
+	}
+	for home, run := range homes {
+		if with := slices.Sorted(maps.Keys(run)); !slices.Equal(with, want) {
+			t.Errorf("%s runs with %v, not with %v", home, with, want)
+		}
 	}
 }
 
