@@ -4,7 +4,6 @@ package loader
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -175,25 +174,18 @@ func setTunables(spec *ebpf.CollectionSpec, e catalog.Entry, set map[string]stri
 	if err != nil {
 		return err
 	}
-	if text, ok := set[Paper]; ok {
-		if text != "" {
-			return usage("--set %s=%s: %s takes no value", Paper, text, Paper)
-		}
-		set = maps.Clone(set)
-		delete(set, Paper)
-		for _, t := range tunables {
-			if _, given := set[t.Name]; !given && t.Paper != "" {
-				set[t.Name] = t.Paper
-			}
-		}
+	var names []string
+	for _, t := range tunables {
+		names = append(names, t.Name)
 	}
 	for name, text := range set {
-		i := slices.IndexFunc(tunables, func(t Tunable) bool { return t.Name == name })
-		if i < 0 {
-			var names []string
-			for _, t := range tunables {
-				names = append(names, t.Name)
+		if name == Paper {
+			if text != "" {
+				return usage("--set %s=%s: %s takes no value", Paper, text, Paper)
 			}
+			continue
+		}
+		if !slices.Contains(names, name) {
 			if names == nil {
 				return usage("--set %s: %s has no tunables", name, e)
 			}
@@ -202,11 +194,13 @@ func setTunables(spec *ebpf.CollectionSpec, e catalog.Entry, set map[string]stri
 			}
 			return usage("--set %s: %s has no such tunable, only %s", name, e, strings.Join(names, ", "))
 		}
-		value, err := tunables[i].parse(text)
+	}
+	for _, t := range tunables {
+		value, err := t.parse(t.Value(set))
 		if err != nil {
 			return err
 		}
-		if err := spec.Variables[name].Set(value); err != nil {
+		if err := spec.Variables[t.Name].Set(value); err != nil {
 			return err
 		}
 	}

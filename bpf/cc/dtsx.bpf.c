@@ -14,8 +14,9 @@
  * Deviations: the paper's u_r counts switch links and queues, which a host cannot see, and gives no
  * constants. The first term here is the energy per bit e_r of the path's interface relative to the
  * cheapest one, from the energy profiles; without a profile on every path in use it is 0. The second
- * term takes a queueing delay above q_target for the queue. With one subflow there is nowhere to shift to; nor is there,
- * unless epsilon=printed, as the paper has it, where the queues of all subflows are above q_target: then none pays for it.
+ * term takes a queueing delay above q_target for the queue. With one subflow there is nowhere to shift to. Nor is there
+ * where the queues of all subflows are above q_target: then no subflow pays for its queue, unless epsilon=printed, as the
+ * paper has it.
  *
  * The paper's price grows with the window and not with what the window earns: growth ends where w_r kappa = d_r, so on
  * one path out of several with the same RTT, d_r <= 1 / w_r, no window passes sqrt(1 / kappa) packets, 32 at kappa
@@ -44,7 +45,7 @@ struct cc_sum {
 	__u32 n;
 	__u32 queues; /* subflows with a queue above q_target */
 	struct price_sum prices;
-	struct mpcc_num whole; /* what eps is taken over */
+	struct mpcc_num divisor; /* of eps */
 	struct mpcc_num rate; /* sum w / rtt */
 };
 
@@ -66,7 +67,7 @@ static __always_inline bool has_queue(const struct mpcc_path *p)
 MPCC_GLOBAL int dtsx_add(struct cc_sum *sum nonnull, const struct mpcc_path *p nonnull)
 {
 	sum->n++;
-	sum->whole = epsilon_whole(sum->whole, p);
+	sum->divisor = epsilon_divisor(sum->divisor, p);
 	price_sum_add(&sum->prices, p);
 	sum->queues += has_queue(p);
 	sum->rate = num_add(sum->rate, path_rate(p));
@@ -97,8 +98,8 @@ MPCC_GLOBAL int path_price(struct mpcc_num *price nonnull, const struct cc_sum *
 MPCC_GLOBAL int path_share(struct mpcc_num *share nonnull, const struct cc_sum *sum nonnull,
 			   const struct mpcc_path *p nonnull)
 {
-	struct mpcc_num cheapness = price_ratio(&sum->prices, sum->prices.cheapest_pj, p->price_pj);
-	struct mpcc_num percent = num_mul(num_of(p1_percent), num_sub(num_of(1), cheapness));
+	struct mpcc_num dearness = num_sub(num_of(1), cheapness(&sum->prices, p));
+	struct mpcc_num percent = num_mul(num_of(p1_percent), dearness);
 
 	if (pays_for_queue(sum, p))
 		percent = num_add(percent, num_of(p2_percent));
@@ -110,7 +111,7 @@ MPCC_GLOBAL int path_share(struct mpcc_num *share nonnull, const struct cc_sum *
 static __always_inline struct mpcc_num dts_increase(const struct cc_sum *sum,
 						    const struct mpcc_path *p)
 {
-	return num_mul(coupled_epsilon(sum->n, sum->whole, p),
+	return num_mul(coupled_epsilon(sum->n, sum->divisor, p),
 		       resource_pooling_increase(sum->rate, p));
 }
 
@@ -133,7 +134,7 @@ MPCC_GLOBAL int dtsx_step(struct mpcc_step *step nonnull, const struct cc_sum *s
 MPCC_GLOBAL int dtsx_shift(struct mpcc_num *part nonnull, const struct cc_sum *sum nonnull,
 			   const struct mpcc_path *p nonnull)
 {
-	struct mpcc_num eps = num_min(coupled_epsilon(sum->n, sum->whole, p), num_of(1));
+	struct mpcc_num eps = num_min(coupled_epsilon(sum->n, sum->divisor, p), num_of(1));
 	struct mpcc_num window = num_of(p->cwnd), share = num_zero(), price = num_zero();
 
 	path_share(&share, sum, p);

@@ -20,8 +20,8 @@
  * p_r / p_h: ratio=literal. That drives every path to the same window, whatever its loss, against the
  * letter's abstract (from more to less congested, from dear to cheap paths); hence the inverse.
  *
- * A subflow that shares no bottleneck with others shifts by energy alone: to slow it down for losses that are its own path's
- * would leave that path unused and relieve no other.
+ * A subflow that shares no bottleneck with a sibling grows by min e / e_r of its growth alone; its losses do not count. If
+ * it grew more slowly for the losses of its path, the path would stay unused, and no other path would lose less.
  */
 #include "mpcc/cc.h"
 
@@ -115,7 +115,7 @@ MPCC_GLOBAL int ecmtcp_step(struct mpcc_step *step nonnull, const struct cc_sum 
 MPCC_GLOBAL int ecmtcp_part(struct mpcc_num *part nonnull, const struct cc_sum *sum nonnull,
 			    const struct mpcc_path *p nonnull)
 {
-	*part = price_ratio(&sum->prices, sum->prices.cheapest_pj, p->price_pj);
+	*part = cheapness(&sum->prices, p);
 	return 0;
 }
 

@@ -41,7 +41,7 @@ MPCC_GLOBAL int emreno_add(struct cc_sum *sum nonnull, const struct mpcc_path *p
 static __always_inline struct mpcc_num energy_weight(const struct cc_sum *sum,
 						     const struct mpcc_path *p)
 {
-	return price_ratio(&sum->prices, sum->prices.cheapest_pj, p->price_pj);
+	return cheapness(&sum->prices, p);
 }
 
 MPCC_GLOBAL int emreno_step(struct mpcc_step *step nonnull, const struct cc_sum *sum nonnull,

@@ -28,12 +28,13 @@
  *     takes for a queue, so that half of an idle path stays unused. rtt=mean is the paper's.
  *  7. An rtt at most noise_us above base counts as base. Ten packets wait for 12 us at 10 Gbit/s; what hosts add to
  *     an RTT is more than that, and would hold the window at some packets. noise_us=0 is the paper's.
- *  8. Beside a queue that others fill it competes: it grows by LIA's part of CUBIC, as other controls here do, instead of
- *     giving way until alpha_r packets are all that it has. Whose queue it is shows a probe: for two rounds the window is
- *     w base / rtt. Without others the queue falls by what the subflow had in it; if it falls by less than 3/4 of that,
- *     others are there. Probed are queues of 2 noise_us at least, every 16 rounds, and while the answer stays the same
- *     ever more seldom, up to 128. One answer begins to compete, and two in a row, 4 rounds apart, end it. compete=never
- *     is the paper's.
+ *  8. Where other connections fill the bottleneck's queue, a subflow competes: the subflow grows by LIA's part of CUBIC, as
+ *     LIA does here. By the paper's rules the subflow gives way until alpha_r packets are its whole window. A probe tells
+ *     who fills the queue: for two rounds the window is w base / rtt, which takes all packets of the subflow out of the
+ *     queue. Without other connections qd falls by the time that these packets took at the bottleneck; a fall of less than
+ *     3/4 of that time shows other connections. A subflow probes where qd is at least 2 noise_us, every 16 rounds, and
+ *     every 32, 64 and 128 while the probes agree. One probe that shows other connections has the subflow compete; two in
+ *     a row that show none, 4 rounds apart, have it stop. compete=never is the paper's.
  */
 #define MPCC_PAPER_ALONE "own"
 #include "mpcc/cc.h"
@@ -49,7 +50,7 @@ TUNABLE_NOISE;
 
 enum { COMPETE_OTHERS, COMPETE_NEVER };
 TUNABLE_PAPER(compete, COMPETE_OTHERS, "never",
-	      "others|never; beside a queue that others fill, grow as LIA does");
+	      "others|never; where other connections fill the queue, grow as LIA does");
 
 #define TOTAL_ALPHA 10
 #define MIN_ALPHA 2
@@ -57,13 +58,12 @@ TUNABLE_PAPER(compete, COMPETE_OTHERS, "never",
 #define MIN_SAMPLES 3
 #define MOST_SAMPLES 32767
 #define MIN_CWND 2
-/* The queue of a path before a probe, in units of 64 us. */
-#define PROBED_SHIFT 6
-/* Rounds of a probe, and between two probes at least and, doubled so often, at most. */
+/* A probe takes so many rounds. */
 #define PROBE_ROUNDS 2
+/* Rounds between two probes, doubled up to so often; and before a probe that is to confirm the last one. */
 #define PROBE_EVERY 16
-#define PROBE_AGAIN 4
 #define PROBE_DOUBLINGS 3
+#define PROBE_AGAIN 4
 
 struct cc_state {
 	struct mpcc_flow flow;
@@ -72,13 +72,13 @@ struct cc_state {
 	__u32 base_rtt_us; /* since the last idle restart; 0 = unset */
 	__u32 queue_us; /* smallest qd since the last drain; 0 = unset */
 	__u16 samples : 15;
-	__u16 doubted : 1; /* competing, and the last probe saw no others */
-	__u16 probed_cwnd; /* the window before the probe that goes on, packets; 0 = none does */
-	__u16 probed_queue; /* qd before it */
-	__u8 rounds; /* until the next probe, or the end of this one */
-	__u8 alpha : 4; /* packets */
+	__u16 doubted : 1; /* competing, and the last probe showed no other connections */
+	__u16 probed_cwnd; /* while a probe goes on: the window before the probe, packets; 0 = no probe */
+	__u16 probed_queue; /* qd before the probe, in the units of queue.h */
+	__u8 rounds; /* to the end of the probe, or to the next probe */
+	__u8 alpha : 4; /* packets; 0 = beside no sibling yet, or not since the subflow was alone */
 	__u8 off : 1; /* not in the Open state */
-	__u8 competing : 1; /* others fill the queue */
+	__u8 competing : 1; /* other connections fill the queue */
 	__u8 doublings : 2; /* of the rounds between two probes */
 };
 
@@ -95,7 +95,7 @@ static __always_inline void wvegas_read_private(struct mpcc_path *p, const struc
 	p->base_rtt_us = state->base_rtt_us;
 	p->alpha = state->alpha;
 	p->queue_us = state->queue_us;
-	/* A probe is over soon. */
+	/* A probe lowers the window for two rounds, and changes nothing about what the path carries. */
 	if (state->probed_cwnd)
 		p->cwnd = state->probed_cwnd;
 	if (state == own && state->samples) {
@@ -137,6 +137,14 @@ struct wvegas_round {
 	__u32 alpha;
 	__u32 queue_us;
 };
+
+/* qd of this round; 0 within noise_us. */
+static __always_inline __u32 queue_of(const struct mpcc_path *p)
+{
+	if (!p->base_rtt_us || is_noise(p->srtt_us8, p->base_rtt_us))
+		return 0;
+	return (p->srtt_us8 - ((__u64)p->base_rtt_us << 3)) >> 3;
+}
 
 /* Packets in queues at this window. */
 static __always_inline __u64 waiting(__u64 w, __u64 base_us8, __u64 rtt_us8)
@@ -183,7 +191,7 @@ MPCC_GLOBAL int run_round(struct wvegas_round *r nonnull, const struct cc_sum *s
 		} else if (diff < alpha && w < ~0U) {
 			w++;
 		}
-		queue_now_us = (rtt_us8 - base_us8) >> 3;
+		queue_now_us = queue_of(p);
 		if (!queue_us || queue_now_us < queue_us)
 			queue_us = queue_now_us;
 		if (queue_now_us && queue_now_us >= 2ULL * queue_us &&
@@ -228,28 +236,18 @@ static __always_inline void start_over(struct cc_state *state, const struct tcp_
 	state->off = 0;
 }
 
-/* qd of this round; 0 if it is noise. */
-static __always_inline __u32 queue_of(const struct mpcc_path *p)
-{
-	__u64 base_us8 = (__u64)p->base_rtt_us << 3;
-
-	if (!p->base_rtt_us || is_noise(p->srtt_us8, p->base_rtt_us))
-		return 0;
-	return (p->srtt_us8 - base_us8) >> 3;
-}
-
-/* Takes what it has in the queue out of it, if it is time to find out whose queue it is. */
+/* Begins a probe if one is due: lowers the window by the packets that the subflow has in the queue. */
 static __always_inline bool begin_probe(struct cc_state *state, struct tcp_sock *tp,
 					const struct mpcc_path *p)
 {
-	__u32 queue_us = queue_of(p), units = queue_us >> PROBED_SHIFT, w;
+	__u32 queue_us = queue_of(p), w;
 
 	if (compete == COMPETE_NEVER || state->rounds || in_slow_start(tp) ||
 	    queue_us < 2 * noise_us || !queue_us || p->cwnd > (__u16)~0)
 		return false;
 	w = (__u64)p->cwnd * queue_us / (p->srtt_us8 >> 3);
 	w = p->cwnd - w;
-	state->probed_queue = units < (__u16)~0 ? units : (__u16)~0;
+	state->probed_queue = queue_units(queue_us);
 	state->probed_cwnd = p->cwnd;
 	state->rounds = PROBE_ROUNDS;
 	if (w < MIN_CWND)
@@ -260,13 +258,14 @@ static __always_inline bool begin_probe(struct cc_state *state, struct tcp_sock 
 }
 
 /*
- * Whether the queue fell, since the probe began, by so little that others must be in it. Without others the packets taken
- * out have left at the subflows' common rate, w / rtt / weight_r.
+ * Whether a probe shows other connections: qd has fallen by less than 3/4 of the time that the bottleneck took for the
+ * packets by which the window was lowered. The bottleneck's rate, if only this connection's subflows use it, is
+ * w / rtt / weight_r.
  */
 static __always_inline bool others_queue(const struct cc_state *state, const struct tcp_sock *tp,
 					 const struct cc_sum *sum, const struct mpcc_path *p)
 {
-	__u64 before_us = (__u64)state->probed_queue << PROBED_SHIFT, now_us = queue_of(p);
+	__u64 before_us = (__u64)state->probed_queue << QUEUE_SHIFT, now_us = queue_of(p);
 	__u64 fell_us = before_us > now_us ? before_us - now_us : 0, alone_us;
 	__u32 w = state->probed_cwnd, out = w > tp->snd_cwnd ? w - tp->snd_cwnd : 0;
 	struct mpcc_num weight = num_div(path_rate(p), sum->lia.total_rate);
@@ -275,7 +274,7 @@ static __always_inline bool others_queue(const struct cc_state *state, const str
 	return !out || 4 * fell_us < 3 * alone_us;
 }
 
-/* Ends a probe, if there is one: the window is again what it was before. */
+/* Ends a probe, if one goes on: the window is again the one before the probe. */
 static __always_inline void restore_window(struct cc_state *state, struct tcp_sock *tp)
 {
 	if (state->probed_cwnd > tp->snd_cwnd)
@@ -283,7 +282,16 @@ static __always_inline void restore_window(struct cc_state *state, struct tcp_so
 	state->probed_cwnd = 0;
 }
 
-/* At the end of a probe's last round. */
+/* What probes have shown beside former siblings. */
+static __always_inline void forget_probes(struct cc_state *state)
+{
+	state->rounds = 0;
+	state->doublings = 0;
+	state->doubted = 0;
+	state->competing = 0;
+}
+
+/* At the end of a probe's last round; others is what the probe shows. */
 static __always_inline void end_probe(struct cc_state *state, struct tcp_sock *tp, bool others)
 {
 	bool calm = state->competing && !others;
@@ -380,15 +388,17 @@ static __always_inline void run_rounds(struct sock *sk, __u32 ack, __u32 acked)
 	/* The ACK that drains a queue does not begin to fill it again. */
 	bool starting = in_slow_start(tp);
 
-	if (!state->alpha)
+	if (!state->alpha) {
 		start_over(state, tp);
+		forget_probes(state);
+	}
 	if (state->off) {
 		run_reno(tp, acked);
 		return;
 	}
 	take_sample(state, tp);
 	if (wrapping_diff(ack, state->round_end) > 0) {
-		/* A probe's window may be too small for as many. */
+		/* A probe's window may be too small for MIN_SAMPLES. */
 		__u32 least = state->probed_cwnd ? 1 : MIN_SAMPLES;
 		bool ruled = state->samples >= least && end_round(sk);
 
@@ -418,17 +428,10 @@ static __always_inline void wvegas_grow(struct sock *sk, __u32 ack, __u32 acked)
 	}
 	/* Every decision looks for siblings; beside one, the rounds start over. */
 	state->alpha = 0;
-	state->competing = 0;
 	grow_by_rule(sk, acked);
 }
 
-/* A loss during a probe is one of the window before it. */
-static __always_inline void wvegas_on_loss(struct cc_state *state, struct tcp_sock *tp)
-{
-	restore_window(state, tp);
-}
-
-/* While it competes: LIA's. */
+/* LIA's step, while the subflow competes. */
 static __always_inline void wvegas_follow(struct mpcc_step *step, struct cc_view *v,
 					  struct tcp_sock *tp)
 {
@@ -468,7 +471,7 @@ static const struct cc_hooks cc_hooks = {
 	.read_private = wvegas_read_private,
 	.follow = wvegas_follow,
 	.grow = wvegas_grow,
-	.on_loss = wvegas_on_loss,
+	.on_loss = restore_window,
 	.on_state = wvegas_on_state,
 };
 

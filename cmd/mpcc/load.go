@@ -154,9 +154,10 @@ func oneOfEachKind(all []loadable) error {
 	return nil
 }
 
-// warnOfStarving says of which congestion controls a packet scheduler should go with. By their sources' rules a subflow that
-// shares nothing with the others may be left a window of a few packets. The kernel's scheduler takes a subflow for fast as
-// long as much of its data waits, gives it more, and the fast subflows stop. By default none is left so little.
+// warnOfStarving names the congestion controls that should not run with the kernel's packet scheduler. As published, most
+// rules may leave a window of a few packets to a subflow that shares no bottleneck. The kernel's packet scheduler takes such a
+// subflow for fast while much data is queued on the subflow, and queues more there; the fast subflows then have nothing to
+// send. The defaults leave no subflow so small a window.
 func warnOfStarving(w io.Writer, all []loadable, set map[string]string) error {
 	for _, l := range all {
 		if l.Kind != catalog.CC || l.object != nil {

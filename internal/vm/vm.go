@@ -316,9 +316,9 @@ func (m machine) start(ctx context.Context, accel string, complaint io.Writer) (
 	return qemu, out, end, nil
 }
 
-// takeCPU chooses, of the CPUs that this process may use, one that no VM has, until leave is called; if all are taken, any
-// of them. Who has a CPU listens on an abstract socket that is named after it, which other processes see, and which goes
-// with its process.
+// takeCPU returns one of the CPUs that this process may use, and reserves the CPU for a VM until leave is called. It prefers a
+// CPU that no VM has reserved. A reservation is a listening abstract Unix socket whose name ends in the CPU's number: other
+// processes cannot bind the same name, and the kernel closes the socket when its process ends, however that ends.
 func takeCPU(name string) (cpu int, leave func(), err error) {
 	var allowed unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &allowed); err != nil {

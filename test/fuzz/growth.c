@@ -47,7 +47,7 @@ static void require_left(double want, const char *what)
 {
 	__u32 left = CALL(mpcc_ssthresh, ARG(tp));
 
-	/* A whole number, and of a rule's half that is one already. */
+	/* Rounded down, after the rule's half was rounded down too. */
 	require(left <= want && left > want - 1.4, "%s: %u packets left, want %g", what, left,
 		want);
 }
@@ -125,7 +125,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
 		require(flow_of(tp)->decided_us == (__u32)tp->tcp_mstamp,
 			"no decision after an RTT");
 		tp->snd_cwnd = w;
-		/* As the kernel's CUBIC where it is not above the window. */
+		/* Where the course is not above the window: the kernel CUBIC's least growth. */
 		if (above < 0.9)
 			require_near(step(), 1. / (100 * w), 2e-3, "on the plateau");
 		/* In whole packets, and in whole segments for each of them. */

@@ -178,7 +178,7 @@ static void lose(__u32 i)
 	tp->tcp_mstamp = now_us;
 	tp->snd_ssthresh = CALL(mpcc_ssthresh, ARG(tp));
 	decisions[i].made = false;
-	/* wVegas ends a probe first, and has the window from before it. */
+	/* A loss ends a wVegas probe first: the window is again the one before the probe. */
 	before = tp->snd_cwnd;
 	require(tp->snd_ssthresh && (tp->snd_ssthresh <= before || tp->snd_ssthresh == 2),
 		"subflow %u: ssthresh %u, cwnd %u", i, tp->snd_ssthresh, before);

@@ -80,7 +80,10 @@ static void require_reno_step(void)
 	require(credit > want - 2 && credit < want + 2, "credit %lld, want %lld", credit, want);
 }
 
-/* Ten packets of 60 wait, 10 ms of 50 and 10; 2 rounds later the queue takes so long. Whose it was. */
+/*
+ * A probe where the base RTT is 50 ms and qd 10 ms, so that a sixth of the window waits in the queue. Two rounds later qd is
+ * queue_us. Returns whether the subflow competes then.
+ */
 static bool probe(__u32 queue_us)
 {
 	__u32 window = tp->snd_cwnd;
@@ -90,13 +93,13 @@ static bool probe(__u32 queue_us)
 	ack(private_of(tp)->round_end, 60000);
 	require(tp->snd_cwnd == window * 50 / 60, "cwnd %u of %u in a probe", tp->snd_cwnd, window);
 	round_of(3, 60000);
-	/* However few packets are left. */
+	/* A probe ends with one sample, too. */
 	round_of(1, 50000 + queue_us);
 	require(tp->snd_cwnd == window, "cwnd %u after a probe, want %u", tp->snd_cwnd, window);
 	return private_of(tp)->competing;
 }
 
-/* So many rounds of 60 ms, without a probe. */
+/* So many rounds of 60 ms, in which no probe begins. */
 static void pass_rounds(__u32 rounds)
 {
 	for (; rounds; rounds--) {
@@ -108,7 +111,7 @@ static void pass_rounds(__u32 rounds)
 	tp->snd_ssthresh = 55;
 }
 
-static void begin_competing(void)
+static void begin_probing(void)
 {
 	start(1);
 	noise_us = 4000;
@@ -123,16 +126,19 @@ static void begin_competing(void)
 	tp->snd_ssthresh = 55;
 }
 
-/* A queue that falls by less than 3/4 of what a subflow takes out of it is others'. */
+/*
+ * A probe takes 10 ms of packets out of the queue. If qd falls by less than 3/4 of that, other connections' packets are in
+ * the queue, and the subflow competes.
+ */
 static void check_probes(void)
 {
-	/* Alone: all of it. What is left within noise_us counts as nothing. */
+	/* A qd within noise_us counts as none. */
 	for (__u32 left = 0; left <= 7000; left += 1000) {
-		begin_competing();
+		begin_probing();
 		require(!probe(left) == (left <= 4000), "%u us left of 10 ms", left);
 	}
-	/* Ever more seldom, while the answer stays. */
-	begin_competing();
+	/* Probes are ever more seldom while their results agree. */
+	begin_probing();
 	require(!probe(0), "competes alone");
 	for (__u32 rounds = 32; rounds <= 128; rounds *= 2) {
 		pass_rounds(rounds - 1);
@@ -143,7 +149,7 @@ static void check_probes(void)
 	require(flow_of(tp)->curve_subflows == 1, "no course of CUBIC");
 	pass_rounds(15);
 	require(probe(10000), "does not compete");
-	/* It takes two answers in a row to end it; soon after that it is asked again. */
+	/* Competing ends after two probes in a row that show no other connections; the next probe is soon after. */
 	pass_rounds(31);
 	require(probe(0), "one answer ends it");
 	pass_rounds(3);
@@ -156,30 +162,30 @@ static void check_probes(void)
 	require(!probe(0), "competes alone");
 	pass_rounds(31);
 	require(!probe(0), "competes alone");
-	/* A sibling has half of the queue, and leaves it there. */
+	/* Half of the queue is a sibling's, and stays. */
 	for (__u32 left = 5000; left <= 7000; left += 2000) {
-		begin_competing();
+		begin_probing();
 		join_again(2);
 		connection.subflows[1].snd_cwnd = 60;
 		connection.subflows[1].srtt_us = 60000 << 3;
 		require(!probe(left) == (left == 5000), "%u us left of 10 ms", left);
 	}
 	/* No probe of a short queue, nor as the paper has it. */
-	begin_competing();
+	begin_probing();
 	round_of(3, 57999);
 	require(!private_of(tp)->probed_cwnd, "a probe of a queue of 8 ms");
 	compete = COMPETE_NEVER;
 	round_of(3, 60000);
 	require(!private_of(tp)->probed_cwnd, "a probe");
 	/* A loss in a probe is one of the window before. */
-	begin_competing();
+	begin_probing();
 	round_of(3, 60000);
 	require(tp->snd_cwnd == 50, "cwnd %u", tp->snd_cwnd);
 	tp->snd_cwnd = CALL(mpcc_ssthresh, ARG(tp));
 	require(tp->snd_cwnd == 60 * 717 / 1024, "cwnd %u after a loss", tp->snd_cwnd);
 	require(flow_of(tp)->last_max == 60, "the loss was at %u", flow_of(tp)->last_max);
-	/* The last sibling leaves in a probe: CUBIC goes on from the window before. */
-	begin_competing();
+	/* The last sibling leaves during a probe: CUBIC goes on from the window before the probe. */
+	begin_probing();
 	join_again(2);
 	alone = ALONE_CUBIC;
 	round_of(3, 60000);
@@ -187,9 +193,20 @@ static void check_probes(void)
 	link_only(&connection, 1);
 	round_of(1, 60000);
 	require(tp->snd_cwnd == 60 && !private_of(tp)->probed_cwnd, "cwnd %u", tp->snd_cwnd);
+	/* A subflow that competed before it was alone probes at once beside a new sibling. */
+	private_of(tp)->competing = 1;
+	private_of(tp)->rounds = 100;
+	ack(private_of(tp)->round_end + 1, 60000);
+	join_again(2);
+	tp->tcp_mstamp += 100000;
+	ack(private_of(tp)->round_end + 1, 60000);
+	ack(private_of(tp)->round_end + 1, 60000);
+	require(!private_of(tp)->flow.alone && !private_of(tp)->competing &&
+			!private_of(tp)->rounds,
+		"competes, or probes in %u rounds", private_of(tp)->rounds);
 	alone = ALONE_OWN;
-	/* What idling has taken of the window stays taken. */
-	begin_competing();
+	/* A probe that idling interrupts does not bring back the window from before. */
+	begin_probing();
 	round_of(3, 60000);
 	restart();
 	tp->snd_cwnd = 10;

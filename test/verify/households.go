@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/mpcc/mpcc/internal/experiment/result"
@@ -15,8 +16,8 @@ import (
 	"github.com/mpcc/mpcc/test/verified"
 )
 
-// runHouseholds measures once what congestion controls carry in households, each in VMs in their own time, which a busy
-// host does not disturb.
+// runHouseholds measures the goodput of congestion controls in households, once each, in VMs in their own time: a busy host
+// changes no number.
 func runHouseholds(ctx context.Context, b *bench, cells []verified.Cell) error {
 	if _, err := b.makes(ctx, "build"); err != nil {
 		return err
@@ -31,30 +32,34 @@ func runHouseholds(ctx context.Context, b *bench, cells []verified.Cell) error {
 			return fmt.Errorf("%s: %w", row[0].Row, err)
 		}
 		for _, c := range row {
-			for _, run := range runs.Runs {
-				if run.Point["cc"] != c.Column {
-					continue
-				}
-				r := verified.Record{State: verified.Passed, Kernel: runs.Kernel, Figures: map[string]float64{}}
-				for _, m := range run.Measures {
-					switch {
-					case m.Metric != "goodput":
-					case m.Of == "user":
-						r.Figures[verified.HouseholdOwn] = m.Value
-					case m.Of == "others":
-						r.Figures[verified.HouseholdOthers] = m.Value
-					}
-				}
-				if len(run.Faults) > 0 || r.Figures[verified.HouseholdOwn] == 0 {
-					r.State, r.Said = verified.Failed, strings.Join(run.Faults, "; ")
-				}
-				if err := b.keep(verified.Households, c, r); err != nil {
-					return err
-				}
+			i := slices.IndexFunc(runs.Runs, func(run result.Run) bool { return run.Point["cc"] == c.Column })
+			if i < 0 {
+				return fmt.Errorf("%s: it was not run with %s", c.Row, c.Column)
+			}
+			r := carried(runs.Runs[i])
+			r.Kernel = runs.Kernel
+			if err := b.keep(verified.Households, c, r); err != nil {
+				return err
 			}
 		}
 	}
 	return nil
+}
+
+// carried returns the goodputs of a run. One without goodput, or whose numbers are wrong, has failed.
+func carried(run result.Run) verified.Record {
+	r := verified.Record{State: verified.Passed, Figures: map[string]float64{}}
+	for class, figure := range map[string]string{"user": verified.HouseholdOwn, "others": verified.HouseholdOthers} {
+		for _, m := range run.Measures {
+			if m.Metric == "goodput" && m.Of == class {
+				r.Figures[figure] = m.Value
+			}
+		}
+	}
+	if len(run.Faults) > 0 || r.Figures[verified.HouseholdOwn] == 0 {
+		r.State, r.Said = verified.Failed, strings.Join(run.Faults, "; ")
+	}
+	return r
 }
 
 // household runs the scenario in one home.

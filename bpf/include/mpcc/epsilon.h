@@ -3,9 +3,10 @@
  * The traffic-shifting factor of DTS: eps = 2 / (1 + exp(-10 (baseRTT / RTT - 1/2))), by linear
  * interpolation in a table of 257 points; relative error below 2e-4.
  *
- * By default a subflow's eps is over the largest eps of the subflows it is compared with. As printed, eps is a few percent on
- * all subflows behind one long queue: there is no better path to shift to, and the connection has a fraction of what one
- * TCP has there; and it is 1.99 where there is no queue, which has the connection take up to 1.41 times what TCP takes.
+ * By default a subflow's eps is divided by the largest eps of the subflows that it is compared with. As printed, eps is a
+ * few percent on all subflows behind one long queue: there is no better path to shift to, and the connection has a
+ * fraction of what one TCP has there. Without queues the printed eps is 1.99, and the connection takes up to 1.41 times
+ * what TCP takes.
  */
 #ifndef MPCC_EPSILON_H
 #define MPCC_EPSILON_H
@@ -44,18 +45,18 @@ static __always_inline struct mpcc_num path_epsilon(const struct mpcc_path *p)
 	return epsilon_at((base_us8 << 20) / p->srtt_us8);
 }
 
-/* What eps is taken over: the larger of what it was over so far and a subflow's eps, or 1. */
-static __always_inline struct mpcc_num epsilon_whole(struct mpcc_num so_far,
-						     const struct mpcc_path *p)
+/* The divisor of every subflow's eps, as one more subflow is looked at: the largest eps, or 1 for eps as printed. */
+static __always_inline struct mpcc_num epsilon_divisor(struct mpcc_num so_far,
+						       const struct mpcc_path *p)
 {
 	return epsilon == EPSILON_RELATIVE ? num_max(so_far, path_epsilon(p)) : num_of(1);
 }
 
 /* eps_r, of n subflows; a single one's is 1. */
-static __always_inline struct mpcc_num coupled_epsilon(__u32 n, struct mpcc_num whole,
+static __always_inline struct mpcc_num coupled_epsilon(__u32 n, struct mpcc_num divisor,
 						       const struct mpcc_path *p)
 {
-	return n > 1 ? num_div(path_epsilon(p), whole) : num_of(1);
+	return n > 1 ? num_div(path_epsilon(p), divisor) : num_of(1);
 }
 
 #endif

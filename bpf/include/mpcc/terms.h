@@ -65,4 +65,11 @@ static __always_inline struct mpcc_num price_ratio(const struct price_sum *sum, 
 	return num_div(num_of(above_pj), num_of(below_pj));
 }
 
+/* min_k e_k / e_r */
+static __always_inline struct mpcc_num cheapness(const struct price_sum *sum,
+						 const struct mpcc_path *p)
+{
+	return price_ratio(sum, sum->cheapest_pj, p->price_pj);
+}
+
 #endif

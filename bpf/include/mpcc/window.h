@@ -37,6 +37,16 @@ static __always_inline bool divides_cubic(void)
 #endif
 }
 
+/* Whether a coupled subflow keeps a curve: a part of CUBIC's, or the algorithm's own course. */
+static __always_inline bool keeps_curve(void)
+{
+#ifdef MPCC_OWN_COURSE
+	return true;
+#else
+	return divides_cubic();
+#endif
+}
+
 /* Whether a subflow that is a group by itself sees all subflows, with which its hook shift compares it. */
 static __always_inline bool single_sees_all(void)
 {
@@ -132,8 +142,8 @@ static __always_inline __u32 decide_floor(struct cc_view *v)
 }
 
 /*
- * The window after a loss that takes that part of CUBIC's 307/1024 which the rule takes of Reno's half, for whom the rule
- * leaves after.
+ * The window after a loss by which a subflow loses a part of what CUBIC takes, 307/1024 of the window. The part is what the
+ * rule takes over what Reno takes, a half; after is the window that the rule leaves.
  */
 static __always_inline __u32 part_of_cubics_loss(__u32 cwnd, __u32 after)
 {
@@ -148,12 +158,13 @@ static __always_inline __u32 decide_after_loss(struct cc_view *v)
 	__u32 floor = decide_floor(v);
 	__u32 w = v->self.cwnd / 2;
 
-	if (rule == ALONE_OWN)
+	if (rule == ALONE_OWN) {
 		w = cc_hooks.after_loss(sum_of(v), &v->self);
-	if (rule == ALONE_OWN && divides_cubic())
-		w = part_of_cubics_loss(v->self.cwnd, w);
-	else if (rule == ALONE_CUBIC)
+		if (divides_cubic())
+			w = part_of_cubics_loss(v->self.cwnd, w);
+	} else if (rule == ALONE_CUBIC) {
 		w = cubic_after_loss(v->self.cwnd);
+	}
 	return w < floor ? floor : w;
 }
 
@@ -289,8 +300,9 @@ static __always_inline __s32 own_step(struct cc_view *v, struct tcp_sock *tp)
 }
 
 /*
- * Has a coupled subflow grow by a part of CUBIC. The part is the algorithm's step over Reno's, 1 / w; a step back stays. With the algorithm's step alone, a connection gets half of what one TCP under CUBIC gets behind a long
- * queue. Not inlined, for the stack's sake.
+ * Has a coupled subflow grow by a part of CUBIC. The part is the algorithm's step over Reno's, 1 / w; where the algorithm
+ * shrinks the window, its own step holds. By the algorithm's step alone a connection gets, behind a long queue, half of
+ * what one TCP under CUBIC gets. Not inlined, for the stack's sake.
  */
 static __noinline int grow_by_part(struct sock *sk)
 {
@@ -358,7 +370,7 @@ static __noinline int decide(struct sock *sk)
 		if (divides_cubic())
 			grow_by_part(sk);
 	}
-	if (rule == ALONE_RENO || (rule == ALONE_OWN && !cc_hooks.follow && !divides_cubic()))
+	if (rule == ALONE_RENO || (rule == ALONE_OWN && !keeps_curve()))
 		flow->curve_subflows = 0;
 	flow->started = 1;
 	flow->decided = 1;
