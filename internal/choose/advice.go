@@ -8,6 +8,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // Asides are the metrics beside a cell's own: what a contestant costs or spares, and whom.
@@ -81,7 +82,18 @@ func own(f *Figure) bool { return f.Metric == Goodput || f.Metric == Completion 
 // Advice returns the algorithm that a row recommends. A candidate is certainly not worse by the margin in goodput and
 // completion, nor in any other figure of the row. The candidate with the largest gain wins, and of equal candidates the
 // last one, such as prefer: it obeys the user's path rules, and without rules sends on the fastest path.
-func (r *Row) Advice() Advice {
+func (r *Row) Advice() Advice { return advice()[r.Name] }
+
+// advice is what each row recommends, by its name.
+var advice = sync.OnceValue(func() map[string]Advice {
+	all := map[string]Advice{}
+	for i := range Rows {
+		all[Rows[i].Name] = Rows[i].advise()
+	}
+	return all
+})
+
+func (r *Row) advise() Advice {
 	var a Advice
 	best := 0.0
 	for _, c := range r.loadable() {

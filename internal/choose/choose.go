@@ -182,15 +182,24 @@ func Parse(text []byte) ([]Figure, error) {
 	return all, nil
 }
 
-// Find returns a figure; nil where it was not measured.
-func Find(cell, metric string, c Contestant) *Figure {
-	all := Figures()
-	i := slices.IndexFunc(all, func(f Figure) bool { return f.Cell == cell && f.Metric == metric && f.Contestant == c })
-	if i < 0 {
-		return nil
-	}
-	return &all[i]
+// subject is what a figure is of.
+type subject struct {
+	cell, metric string
+	Contestant
 }
+
+var bySubject = sync.OnceValue(func() map[subject]*Figure {
+	all := Figures()
+	found := make(map[subject]*Figure, len(all))
+	for i := range all {
+		f := &all[i]
+		found[subject{f.Cell, f.Metric, f.Contestant}] = f
+	}
+	return found
+})
+
+// Find returns a figure; nil where it was not measured.
+func Find(cell, metric string, c Contestant) *Figure { return bySubject()[subject{cell, metric, c}] }
 
 // In returns the figures of a cell and metric, in the order of the file.
 func In(cell, metric string) (all []Figure) {
