@@ -40,18 +40,21 @@ func newListCommand() *cobra.Command {
 and costs in another; and - where nothing speaks for it. mpcc advise says which row is yours.`,
 		Args: args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
-			all, err := catalogue()
-			if err != nil {
-				return err
+			all := catalogue()
+			if !asJSON && !verbose {
+				return printList(c.OutOrStdout(), all)
 			}
-			switch {
-			case asJSON:
+			for i := range all { // each from its object, which takes some milliseconds
+				var err error
+				if all[i].Tunables, err = loader.Tunables(catalog.Entries[i]); err != nil {
+					return err
+				}
+			}
+			if asJSON {
 				return writeJSON(c.OutOrStdout(), all)
-			case verbose:
-				printVerbose(c.OutOrStdout(), all)
-				return nil
 			}
-			return printList(c.OutOrStdout(), all)
+			printVerbose(c.OutOrStdout(), all)
+			return nil
 		},
 	}
 	c.Flags().BoolVarP(&verbose, "verbose", "v", false, "show rule, source and tunables")
@@ -59,18 +62,15 @@ and costs in another; and - where nothing speaks for it. mpcc advise says which 
 	return c
 }
 
-func catalogue() ([]listed, error) {
+// catalogue returns all algorithms, without their tunables, in the order of catalog.Entries.
+func catalogue() []listed {
 	attached, forbidden := loader.Loaded()
 	var all []listed
 	for _, e := range catalog.Entries {
-		tunables, err := loader.Tunables(e)
-		if err != nil {
-			return nil, err
-		}
 		l := listed{
 			Name: e.ID(), Title: e.Title, Source: e.Source, Rule: e.Rule, Coupling: e.Coupling,
 			State: e.State, Good: e.Good, Bad: e.Bad,
-			Reconstruction: e.Reconstruction, Tunables: tunables,
+			Reconstruction: e.Reconstruction,
 			Choose: choose.Word(func(c choose.Contestant) bool {
 				return e.Kind == catalog.CC && c.CC == e.Name || e.Kind == catalog.Sched && c.Scheduler == e.Name
 			}),
@@ -81,7 +81,7 @@ func catalogue() ([]listed, error) {
 		}
 		all = append(all, l)
 	}
-	return all, nil
+	return all
 }
 
 func printList(w io.Writer, all []listed) error {

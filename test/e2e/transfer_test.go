@@ -5,7 +5,6 @@
 package e2e
 
 import (
-	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -19,13 +18,9 @@ import (
 // listed names what mpcc list shows of a kind, cc/ or sched/, with the kind before each name: all that the catalog has.
 func listed(t *testing.T, kind string) (ids []string) {
 	t.Helper()
-	var all []struct{ Name string }
-	if err := json.Unmarshal(mpcc(t, "list", "-j"), &all); err != nil {
-		t.Fatal(err)
-	}
-	for _, algorithm := range all {
-		if strings.HasPrefix(algorithm.Name, kind) {
-			ids = append(ids, algorithm.Name)
+	for line := range strings.Lines(string(mpcc(t, "list"))) {
+		if name := strings.Fields(line)[0]; strings.HasPrefix(name, kind) {
+			ids = append(ids, name)
 		}
 	}
 	var want []string
@@ -35,7 +30,7 @@ func listed(t *testing.T, kind string) (ids []string) {
 		}
 	}
 	if diff := cmp.Diff(want, ids); diff != "" || len(ids) == 0 {
-		t.Fatalf("mpcc list -j shows %q of %s (-catalog +list):\n%s", ids, kind, diff)
+		t.Fatalf("mpcc list shows %q of %s (-catalog +list):\n%s", ids, kind, diff)
 	}
 	return ids
 }
