@@ -170,15 +170,15 @@ CONCURRENT := ./cmd/... ./loader ./internal/lockfile ./internal/netns ./internal
 OTHERS = $(shell go list ./... | grep -vxF "$$(go list $(CONCURRENT))")
 # These compute for long in a single goroutine, in which the race detector would find nothing.
 LONG := ^(TestRandomConnections|TestRandomScenes|TestNoSceneStalls)$$
-# These start mpcc some hundred times, or look at all that is loaded: no other test runs beside them.
+# These start mpcc some hundred times, or look at all that is loaded: no test that loads BPF runs beside them.
 ALONE := ^Test(Host|ObjectScripts)
 # What these see hangs on how fast the machine is, on a browser or on containers: make verify runs them (PARTS=native).
 MEASURING := ^(TestHostPages|TestHostKubernetes|TestForeignPeer|TestWatchLive|TestLearnFindsTheProfile|TestLearnFromABattery|TestPageInBrowser|TestCrowdInBrowser|TestTransferOverTwoPaths|TestFastTransfer|TestBackupFallsSilent|TestSubflowBackup|TestFatTree)$$
 
 .PHONY: unit
-unit: ## Run the tests that need no VM (as root: some load BPF)
+unit: ## Run the tests that need no VM (as root: some load BPF), and make fuzz
 	@$(MAKE) $(ALL_CORES) race plain
-	@$(MAKE) --no-print-directory alone
+	@$(MAKE) $(ALL_CORES) alone fuzz
 
 .PHONY: race
 race:
@@ -337,7 +337,7 @@ test-deps: ## Install also what only the tests need
 	@.ci/deps curl mptcpize patch procps python3 python3-venv
 
 .PHONY: test
-test: test-deps build check-generated lint site unit fuzz vm ## Run every check and test
+test: test-deps build check-generated lint site unit vm ## Run every check and test
 
 .PHONY: bench
 bench: deps build ## Compare goodput and cost per ACK with other controls (BENCH_FLAGS=-json FILE); time scrapes

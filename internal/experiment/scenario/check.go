@@ -480,19 +480,19 @@ func (s *Scenario) measured(all map[string][]string) {
 	}
 }
 
-// expect checks values, claims and figures. They may be of points outside the sweep: what a paper says of an
-// algorithm stays in the file when the command line leaves that algorithm out.
-func (d *decoder) expect(s *Scenario, measured map[string][]string) {
+// expect checks values, claims and figures. They may be of points outside the sweep, and of what is left out at all others:
+// what a paper says of an algorithm stays in the file when the command line leaves that algorithm out.
+func (d *decoder) expect(s *Scenario, measured map[string][]string, leftOut func() map[string][]string) {
 	e := &s.Expect
 	for i := range e.Values {
 		v := &e.Values[i]
-		d.picks(s, &v.Select, measured)
+		d.picks(s, &v.Select, measured, leftOut)
 	}
 	for i := range e.Claims {
 		c := &e.Claims[i]
-		d.picks(s, &c.Select, measured)
+		d.picks(s, &c.Select, measured, leftOut)
 		if c.To != nil {
-			d.picks(s, c.To, measured)
+			d.picks(s, c.To, measured, leftOut)
 		}
 		if (c.Relation == result.Within) != (c.Margin > 0) {
 			d.At(&c.Margin, "margin is for within, and within needs one above 0")
@@ -510,7 +510,7 @@ func (d *decoder) expect(s *Scenario, measured map[string][]string) {
 			}
 			d.axes(s, &f.Select)
 		} else {
-			d.picks(s, &f.Select, measured)
+			d.picks(s, &f.Select, measured, leftOut)
 		}
 		if f.Over != "" && !s.varies(f.Over) {
 			d.At(&f.Over, "no variable %s: there are %s", f.Over, list(s.variables()))
@@ -522,25 +522,25 @@ func (d *decoder) expect(s *Scenario, measured map[string][]string) {
 }
 
 // picks checks a metric, what it is of, and at which points.
-func (d *decoder) picks(s *Scenario, p *result.Select, measured map[string][]string) {
+func (d *decoder) picks(s *Scenario, p *result.Select, measured map[string][]string, leftOut func() map[string][]string) {
 	d.axes(s, p)
 	m, err := result.FindMetric(p.Metric)
 	if err != nil {
 		d.At(&p.Metric, "%v", err)
 		return
 	}
-	names := measured[m.Of]
-	switch m.Of {
+	of := m.Of
+	switch of {
 	case result.OfZone:
 		return // zones are the machine's, not the scenario's
 	case result.OfClasses:
 		if p.Of == "" {
 			return
 		}
-		names = measured[result.OfClass]
+		of = result.OfClass
 	}
-	if !slices.Contains(names, p.Of) {
-		d.At(&p.Of, "%s is of a %s, not %q: there are %s", p.Metric, m.Of, p.Of, list(names))
+	if !slices.Contains(measured[of], p.Of) && !slices.Contains(leftOut()[of], p.Of) {
+		d.At(&p.Of, "%s is of a %s, not %q: there are %s", p.Metric, m.Of, p.Of, list(measured[of]))
 	}
 }
 

@@ -15,6 +15,7 @@ type decoder struct {
 	*strictyaml.Decoder
 	env   map[string]any // the variables; nil where $(…) is not for
 	fixed bool           // decode only the keys that no variable may change
+	whole bool           // decode entries of lists whose when is false too
 }
 
 // newDecoder returns a decoder with these variables or, without any, for what cannot vary.
@@ -36,7 +37,7 @@ func (d *decoder) key(of reflect.Type, f reflect.StructField) strictyaml.Keyed {
 
 // wanted says whether an entry of a list is to be kept: its when is not false.
 func (d *decoder) wanted(n *yaml.Node, t reflect.Type) bool {
-	if t.Kind() != reflect.Struct || n.Kind != yaml.MappingNode {
+	if d.whole || t.Kind() != reflect.Struct || n.Kind != yaml.MappingNode {
 		return true
 	}
 	if _, has := t.FieldByName("When"); !has {

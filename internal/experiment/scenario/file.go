@@ -11,6 +11,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 
 	"go.yaml.in/yaml/v3"
 
@@ -138,7 +139,7 @@ func Parse(path string, text []byte) (*File, error) {
 			f.Scenario = s
 		}
 	}
-	d.expect(first, measured)
+	d.expect(first, measured, sync.OnceValue(func() map[string][]string { return f.leftOut(first.Sweep, all) }))
 	f.planned = d.plan(first)
 	given.check(d)
 	return f, d.Err()
@@ -150,6 +151,41 @@ func parseYAML(path string, text []byte) (*yaml.Node, error) {
 		err = strictyaml.Problems{{File: path, Line: 1, Column: 1, Text: "the file is empty: docs/scenarios.md has an example"}}
 	}
 	return root, err
+}
+
+// leftOut returns what metrics could be of in entries that are at none of these points of the sweep: classes, links and
+// class/interface.
+func (f *File) leftOut(axes []Axis, all []result.Point) map[string][]string {
+	users, links := map[int]bool{}, map[int]bool{} // that are at some point
+	whole := &Scenario{}
+	for _, point := range all {
+		d := newDecoder(f.path, environment(axes, point))
+		d.whole = true
+		whole = &Scenario{}
+		d.Decode(f.root, whole, "the scenario")
+		for i, u := range whole.Users {
+			users[i] = users[i] || u.When == nil || *u.When
+		}
+		for i, l := range whole.Links {
+			links[i] = links[i] || l.When == nil || *l.When
+		}
+	}
+	out := map[string][]string{}
+	for i, l := range whole.Links {
+		if !links[i] {
+			out[result.OfLink] = append(out[result.OfLink], string(l.Name), string(l.Name)+"-back")
+		}
+	}
+	for i, u := range whole.Users {
+		if users[i] {
+			continue
+		}
+		out[result.OfClass] = append(out[result.OfClass], string(u.Name))
+		for _, l := range whole.Links {
+			out[result.OfInterface] = append(out[result.OfInterface], string(u.Name)+"/"+string(l.Name))
+		}
+	}
+	return out
 }
 
 // decode reads the file with the variables of env. If that is nil, only what cannot vary is read.

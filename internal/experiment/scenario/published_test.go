@@ -113,6 +113,9 @@ func TestHouseholds(t *testing.T) {
 		t.Errorf("there are %d homes", len(homes))
 	}
 	for home, run := range homes {
+		if _, err := f.Set("home", home); err != nil {
+			t.Errorf("%s alone: %v", home, err)
+		}
 		if with := slices.Sorted(maps.Keys(run)); !slices.Equal(with, want) {
 			t.Errorf("%s runs with %v, not with %v", home, with, want)
 		}
