@@ -40,8 +40,8 @@ const (
 	nativeSchedType = "bpf_struct_ops_mptcp_sched_ops"
 	moduleSchedType = "bpf_struct_ops_mptcp_xsched_ops"
 	schedModule     = "mpcc_sched"
-	// What the module's iterator gives; other versions gave something else, which the programs cannot use.
-	moduleSubflowType = "mptcp_xsched_subflow"
+	// What this mpcc's module has and older ones have not.
+	moduleLatest = "mptcp_xsched_grow_buffer"
 )
 
 func hasStruct(name string) func(*btf.Spec) bool {
@@ -111,7 +111,7 @@ func probeSchedType(fit bool) Feature {
 	switch {
 	case hasNativeScheds():
 		f.Present, f.Origin = true, "the kernel's own"
-	case loaded && hasStruct(moduleSubflowType)(spec):
+	case loaded && hasFunc(moduleLatest)(spec):
 		f.Present, f.Origin = true, "mpcc's kernel module"
 	case loaded:
 		f.Mend = "the kernel module that is loaded is of an older mpcc; mpcc sched install brings this one's"

@@ -5,13 +5,18 @@
 package e2e
 
 import (
+	"maps"
 	"math"
+	"net"
 	"net/netip"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/mpcc/mpcc/internal/experiment/lab"
 	"github.com/mpcc/mpcc/pkg/mptcp"
@@ -145,6 +150,79 @@ func endsWithoutSACK(t *testing.T, scheduler string) (none struct{}) {
 	p.transfer(1e6).within(t, limit)
 	t.Logf("%.1f s with a cut, %.1f s with losses", cut.Seconds(), time.Since(start).Seconds())
 	return none
+}
+
+// Under mpcc's schedulers the send buffer holds what all subflows send in the longest of their RTTs; the kernel's own leaves
+// it at the sum of what each needs by itself. An application's size stays. The second path's RTT is ten times the first's,
+// with its queue full.
+func TestOwnTimeSendBuffer(t *testing.T) {
+	load(t, "minrtt")
+	shapes := [2]lab.Shape{
+		{Rate: 20e6, Delay: 5 * time.Millisecond, Queue: 40},
+		{Rate: 1e6, Delay: 200 * time.Millisecond, Queue: 20},
+	}
+	const asked = 100 << 10
+	for _, c := range []struct {
+		scheduler   string
+		asks, holds bool
+	}{{"minrtt", false, true}, {"default", false, false}, {"minrtt", true, false}} {
+		n := newTwoPaths(t, shapes)
+		n.schedule(t, c.scheduler)
+		p := n.connect(t, "", "")
+		if c.asks {
+			if err := p.client.SetWriteBuffer(asked); err != nil {
+				t.Fatal(err)
+			}
+		}
+		p.stream()
+		p.join(t, 2)
+		time.Sleep(time.Second) // slow start
+		for range 4 {
+			time.Sleep(time.Second)
+			needed, buffer := sentInLongestRTT(t, n.client), sendBuffer(t, p.client)
+			t.Logf("%s: subflows send %.0f bytes in the longest RTT, the buffer holds %d", c.scheduler, needed, buffer)
+			if holds := float64(buffer) >= needed; holds != c.holds {
+				t.Errorf("%s: %.0f bytes are needed, %d there", c.scheduler, needed, buffer)
+			}
+			if c.asks && buffer != 2*asked { // the kernel doubles it
+				t.Errorf("%s: the application asked for %d bytes and has %d", c.scheduler, asked, buffer)
+			}
+		}
+		p.close()
+	}
+}
+
+// sentInLongestRTT is how many bytes the windows of a host's subflows send in the longest of their RTTs, as ss shows them.
+func sentInLongestRTT(t *testing.T, h *lab.Host) (bytes float64) {
+	t.Helper()
+	all := slices.Collect(maps.Values(sockets(t, h)))
+	longest := 0.
+	for _, s := range all {
+		longest = max(longest, s.RTT.Seconds())
+	}
+	for _, s := range all {
+		mss, err := strconv.Atoi(s.Fields["mss"])
+		if err != nil {
+			t.Fatal(err)
+		}
+		bytes += float64(s.CwndPkts*mss) * longest / s.RTT.Seconds()
+	}
+	return bytes
+}
+
+// sendBuffer is the size of an MPTCP connection's send buffer.
+func sendBuffer(t *testing.T, conn *net.TCPConn) (bytes int) {
+	t.Helper()
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if control := raw.Control(func(fd uintptr) {
+		bytes, err = unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_SNDBUF)
+	}); control != nil || err != nil {
+		t.Fatal(control, err)
+	}
+	return bytes
 }
 
 // read has the server read all that comes.

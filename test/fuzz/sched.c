@@ -66,6 +66,11 @@ bool sched_resend(struct mptcp_sock *msk)
 	abort();
 }
 
+void sched_grow_buffer(struct mptcp_sock *msk, __u64 bytes)
+{
+	abort();
+}
+
 static void draw_lane(struct input *in, struct mpcc_lane *l, __u32 i)
 {
 	__u8 flags = draw_byte(in);

@@ -59,6 +59,7 @@ var gates = []struct {
 		"TestOwnTimePreferExclusion",
 		"TestOwnTimePreferRankFails",
 		"TestOwnTimePreferTellsApart",
+		"TestOwnTimeSendBuffer",
 		"TestPlainTCPIsTheKernels",
 		"TestSchedulerOfNineSubflows",
 		"TestSchedulerUnderTraffic",

@@ -133,6 +133,51 @@ MPCC_GLOBAL __u32 fastest_usable(struct mpcc_scene *s nonnull)
 	return fastest_of(s, true);
 }
 
+/* The longest smoothed RTT of the subflows that are not on their way out. */
+MPCC_GLOBAL __u32 longest_srtt_us8(struct mpcc_scene *s nonnull)
+{
+	__u32 longest_us8 = 0;
+
+	for_each_lane(i, s)
+	{
+		const struct mpcc_lane *l = lane_at(s, i);
+
+		if (!(l->closing | l->stale) && l->srtt_us8 > longest_us8)
+			longest_us8 = l->srtt_us8;
+	}
+	return longest_us8;
+}
+
+/* What subflow i's window sends in that time, in bytes: in 1,024 of its own RTTs at most. */
+MPCC_GLOBAL __u64 sent_within(struct mpcc_scene *s nonnull, __u32 i, __u32 time_us8)
+{
+	const struct mpcc_lane *l = lane_at(s, i);
+	__u64 window = (__u64)l->cwnd * l->mss;
+	__u64 round_trips = 1024; /* each of them in 1,024 parts */
+
+	if ((l->closing | l->stale) || !l->srtt_us8)
+		return 0;
+	round_trips = ((__u64)time_us8 << 10) / l->srtt_us8;
+	if (round_trips > 1 << 20)
+		round_trips = 1 << 20;
+	if (window > 0xffffffff)
+		window = 0xffffffff;
+	return window * round_trips >> 10;
+}
+
+/*
+ * Bytes of send buffer with which no subflow waits for the slowest one: what all of them send until an ACK comes from
+ * there, and as much again, so that a loss there can be mended meanwhile.
+ */
+static __always_inline __u64 needed_buffer(struct mpcc_scene *s)
+{
+	__u32 longest_us8 = longest_srtt_us8(s);
+	__u64 bytes = 0;
+
+	for_each_lane(i, s) bytes += sent_within(s, i, longest_us8);
+	return 2 * bytes;
+}
+
 /* Marks a subflow to send. MPCC_NO_LANE marks none. */
 static __always_inline void send_on(struct mpcc_scene *s, __u32 lane)
 {

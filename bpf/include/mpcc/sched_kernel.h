@@ -56,6 +56,8 @@
  *                         away when something arrived since
  *   sched_resend          only with reinject = true, and not natively: makes all that was sent and is not
  *                         acknowledged the next to be sent. False when there is nothing.
+ *   sched_grow_buffer     not natively: has the connection's send buffer hold so many bytes, within what
+ *                         net.ipv4.tcp_wmem allows each subflow, unless the application has set its size (SO_SNDBUF)
  */
 #ifdef MPCC_NATIVE
 #define MPCC_SCHED_TYPE mptcp_sched_ops
@@ -109,16 +111,22 @@ extern void mptcp_pm_subflow_chk_stale(const struct mptcp_sock *msk,
 				       struct sock *ssk) __ksym __weak;
 extern void mptcp_pm_chk_stale(const struct mptcp_sock *msk) __ksym __weak;
 
-/* Kernels with a type of their own have no function for it. */
+/* Kernels with a type of their own have no function for either. */
 #define SCHED_CAN_RESEND 0
 static __always_inline bool sched_resend(struct mptcp_sock *msk)
 {
 	return false;
 }
+
+static __always_inline void sched_grow_buffer(struct mptcp_sock *msk, __u64 bytes)
+{
+}
 #else
 #define SCHED_CAN_RESEND 1
 extern bool mptcp_xsched_resend(struct mptcp_sock *msk) __ksym;
+extern void mptcp_xsched_grow_buffer(struct mptcp_sock *msk, __u64 bytes) __ksym;
 #define sched_resend mptcp_xsched_resend
+#define sched_grow_buffer mptcp_xsched_grow_buffer
 #endif
 
 static __always_inline struct sched_iter *sched_iter_begin(struct sched_iter *it,
@@ -188,6 +196,12 @@ static __always_inline __u64 sched_window(const struct mptcp_sock *msk)
 	__s64 room = msk->wnd_end - msk->snd_nxt;
 
 	return room > 0 ? room : 0;
+}
+
+/* Bytes that the connection's send buffer holds. */
+static __always_inline __u32 sched_buffer(const struct mptcp_sock *msk)
+{
+	return msk->sk.icsk_inet.sk.sk_sndbuf;
 }
 
 /* Where the connection goes on sending: snd_nxt, or less after sched_resend(). */

@@ -124,6 +124,11 @@ static __always_inline void read_scene(struct sched_state *st, struct mptcp_sock
 	}
 	st->scene.count = i;
 	d->resent = !SCHED_CAN_RESEND || (d->resent && st->stalled);
+	if (look_up)
+		st->buffer = needed_buffer(&st->scene);
+	/* The kernel goes back to its own size now and then. */
+	if (sched_buffer(msk) < st->buffer)
+		sched_grow_buffer(msk, st->buffer);
 	if (sched_hooks.read_connection)
 		sched_hooks.read_connection(own_of(st), &st->scene, msk);
 }

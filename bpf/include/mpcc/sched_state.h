@@ -29,6 +29,7 @@ struct sched_state {
 	__u32 stalled; /* a subflow is */
 	__u32 chosen; /* subflows that are to send */
 	__u64 burst; /* bytes that they may send before the next decision */
+	__u64 buffer; /* bytes that the connection's send buffer is to hold */
 	__u64 looked_us; /* CLOCK_MONOTONIC, when the scheduler last looked up what seldom changes */
 	__u64 shown_us; /* CLOCK_MONOTONIC, when the live state last got more than counts; 0 = that is due */
 	__u64 bytes_gone; /* handed to subflows that are no more */

@@ -248,6 +248,29 @@ __bpf_kfunc static bool mptcp_xsched_resend(struct mptcp_sock *msk)
 	return static_call(xsched_reinject)((struct sock *)msk);
 }
 
+/*
+ * The kernel gives a connection the send buffers of its subflows together. A scheduler may have it
+ * hold more, within the largest sum that there could be. The kernel goes back to the present one
+ * whenever a subflow's buffer changes.
+ */
+__bpf_kfunc static void mptcp_xsched_grow_buffer(struct mptcp_sock *msk, u64 bytes)
+{
+	struct sock *sk = (struct sock *)msk;
+	struct list_head *subflows = (void *)msk + conn_list.offset;
+	struct list_head *at;
+	u64 most = 0;
+
+	if (sk->sk_userlocks & SOCK_SNDBUF_LOCK)
+		return;
+	list_for_each(at, subflows)
+		most += READ_ONCE(sock_net(sk)->ipv4.sysctl_tcp_wmem[2]);
+	bytes = min3(bytes, most, (u64)INT_MAX);
+	if (bytes <= READ_ONCE(sk->sk_sndbuf))
+		return;
+	WRITE_ONCE(sk->sk_sndbuf, bytes);
+	sk->sk_write_space(sk);
+}
+
 __bpf_kfunc_end_defs();
 
 BTF_KFUNCS_START(xsched_kfuncs)
@@ -257,6 +280,7 @@ BTF_ID_FLAGS(func, bpf_iter_mptcp_xsched_destroy, KF_ITER_DESTROY)
 BTF_ID_FLAGS(func, mptcp_xsched_set_scheduled, KF_TRUSTED_ARGS)
 BTF_ID_FLAGS(func, mptcp_xsched_active, KF_TRUSTED_ARGS)
 BTF_ID_FLAGS(func, mptcp_xsched_resend, KF_TRUSTED_ARGS)
+BTF_ID_FLAGS(func, mptcp_xsched_grow_buffer, KF_TRUSTED_ARGS)
 BTF_KFUNCS_END(xsched_kfuncs)
 
 /* Only programs of our own type may call them. */

@@ -199,6 +199,9 @@ func (c *connection) sendBuffer() uint64 {
 	for _, k := range c.sockets {
 		buffer += uint64(k.buffer)
 	}
+	if c.stream != nil {
+		buffer = max(buffer, min(c.stream.Needed, uint64(len(c.sockets))*mostBuffer))
+	}
 	return buffer
 }
 

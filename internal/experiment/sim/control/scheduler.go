@@ -38,6 +38,7 @@ type Stream struct {
 	Burst          int32       // bytes that those chosen may send
 	Timeout        uint64      // jiffies; timer_ival
 	Queued, Buffer int32       // bytes
+	Needed         uint64      // bytes of buffer that the scheduler has last asked for; schedulers write it
 	Resend         func() bool // __mptcp_retransmit_pending_data
 
 	s       *Scheduler
@@ -112,6 +113,7 @@ func loadScheduler(spec *ebpf.CollectionSpec, name string, clock, jiffies func()
 			"bpf_iter_mptcp_xsched_destroy": {Arguments: 1, Call: func(_, _, _, _, _ uint64) uint64 { return 0 }},
 			"mptcp_xsched_set_scheduled":    {Arguments: 2, Call: s.choose},
 			"mptcp_xsched_active":           {Arguments: 1, Call: s.active},
+			"mptcp_xsched_grow_buffer":      {Arguments: 2, Call: func(_, bytes, _, _, _ uint64) uint64 { s.current.Needed = bytes; return 0 }},
 			"mptcp_xsched_resend":           {Arguments: 1, Call: func(_, _, _, _, _ uint64) uint64 { return uint64(one(s.current.Resend())) }},
 		},
 		Interpret: interpret,

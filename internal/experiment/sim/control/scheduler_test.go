@@ -4,6 +4,7 @@ package control
 
 import (
 	"encoding/binary"
+	"math"
 	"math/rand/v2"
 	"testing"
 
@@ -27,7 +28,7 @@ type schedulerStep struct {
 }
 
 type schedulerOutcome struct {
-	Timeout                       uint64
+	Timeout, Buffer               uint64
 	Result, Burst                 int32
 	Scheduled, Resent, Stale, Pad uint32
 	Own                           [1024]byte
@@ -47,6 +48,7 @@ type scheduling struct {
 	present  schedulerStep
 	stream   *Stream
 	resent   uint32
+	asked    uint64 // bytes of buffer, last
 	steps    []schedulerStep
 	outcomes []schedulerOutcome
 }
@@ -103,6 +105,7 @@ func (g *scheduling) do(t *testing.T, step schedulerStep) schedulerOutcome {
 	for i, l := range st.lanes {
 		l.set(&step.Lanes[i])
 	}
+	st.Needed = 0
 	o := schedulerOutcome{}
 	switch step.Event {
 	case send:
@@ -112,7 +115,11 @@ func (g *scheduling) do(t *testing.T, step schedulerStep) schedulerOutcome {
 	case releaseStream:
 		st.run(g.s.release)
 	}
-	o.Timeout, o.Burst, o.Resent = st.Timeout, st.Burst, g.resent
+	o.Timeout, o.Buffer, o.Burst, o.Resent = st.Timeout, st.Needed, st.Burst, g.resent
+	if o.Buffer > 0 && o.Buffer != g.asked { // it is reckoned every 100 ms, and asked for again meanwhile
+		g.checkBuffer(t, &step, o.Buffer)
+		g.asked = o.Buffer
+	}
 	for i, l := range st.lanes {
 		o.Scheduled |= uint32(one(l.Scheduled)) << i
 		o.Stale |= uint32(one(l.Stale)) << i
@@ -133,6 +140,25 @@ func (g *scheduling) do(t *testing.T, step schedulerStep) schedulerOutcome {
 	}
 	g.steps, g.outcomes = append(g.steps, step), append(g.outcomes, o)
 	return o
+}
+
+// checkBuffer compares the send buffer that is asked for with twice what all subflows send in the longest of their RTTs.
+func (g *scheduling) checkBuffer(t *testing.T, step *schedulerStep, got uint64) {
+	t.Helper()
+	longest, want := 0., 0.
+	for i, l := range g.stream.lanes {
+		if step.Lanes[i].Active != 0 && !l.Stale {
+			longest = max(longest, float64(l.SrttUs))
+		}
+	}
+	for i, l := range g.stream.lanes {
+		if step.Lanes[i].Active != 0 && !l.Stale {
+			want += 2 * float64(l.Cwnd) * float64(l.MSS) * min(longest/float64(l.SrttUs), 1024)
+		}
+	}
+	if math.Abs(float64(got)-want) > want/1000+8 {
+		t.Errorf("at %d ns a buffer of %d bytes is asked for, want %.0f", step.NowNs, got, want)
+	}
 }
 
 func (l *Lane) set(s *laneStep) {
@@ -265,5 +291,14 @@ func (g *scheduling) compare(t *testing.T, program string) {
 	chose := compareNative(t, program, g.steps, g.outcomes, func(_ schedulerStep, o schedulerOutcome) bool { return o.Scheduled != 0 })
 	if chose < len(g.steps)/5 {
 		t.Errorf("of %d decisions %d chose a subflow", len(g.steps), chose)
+	}
+	asked := 0
+	for _, o := range g.outcomes {
+		if o.Buffer > 0 {
+			asked++
+		}
+	}
+	if asked < len(g.steps)/100 {
+		t.Errorf("of %d decisions %d asked for a send buffer", len(g.steps), asked)
 	}
 }

@@ -48,7 +48,7 @@ struct step {
 };
 
 struct outcome {
-	__u64 timeout;
+	__u64 timeout, buffer;
 	__s32 result, burst;
 	__u32 scheduled, resent, stale, pad;
 	unsigned char own[SCHED_OWN_BYTES];
@@ -63,6 +63,7 @@ static struct mptcp_subflow_context contexts[LANES];
 static struct net_device devices[LANES];
 static struct dst_entry routes[LANES];
 static __u32 scheduled, resent;
+static __u64 buffer;
 
 /* The maps: the state of the one connection, the states beside it, and profiles of interfaces. */
 static struct sched_state state;
@@ -160,6 +161,11 @@ bool sched_resend(struct mptcp_sock *sock)
 	return step.resends;
 }
 
+void sched_grow_buffer(struct mptcp_sock *sock, __u64 bytes)
+{
+	buffer = bytes;
+}
+
 static void set(__u32 i)
 {
 	const struct lane_step *l = &step.lanes[i];
@@ -239,10 +245,12 @@ int main(void)
 
 		scheduled = 0;
 		resent = 0;
+		buffer = 0;
 		for (__u32 i = 0; i < step.count; i++)
 			set(i);
 		o.result = run();
 		o.timeout = msk.timer_ival;
+		o.buffer = buffer;
 		o.burst = msk.snd_burst;
 		o.scheduled = scheduled;
 		o.resent = resent;
