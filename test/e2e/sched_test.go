@@ -177,7 +177,7 @@ func TestOwnTimeSendBuffer(t *testing.T) {
 		p.stream()
 		p.join(t, 2)
 		time.Sleep(time.Second) // slow start
-		for range 4 {
+		for range 2 {
 			time.Sleep(time.Second)
 			needed, buffer := sentInLongestRTT(t, n.client), sendBuffer(t, p.client)
 			t.Logf("%s: subflows send %.0f bytes in the longest RTT, the buffer holds %d", c.scheduler, needed, buffer)
