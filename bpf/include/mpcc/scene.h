@@ -76,6 +76,12 @@ static __always_inline struct mpcc_verdict *verdict_at(struct mpcc_scene *s, __u
 	return element_of(s->verdicts, i);
 }
 
+/* Nothing is sent on it: it is given up for now, or not established, or on its way out. */
+static __always_inline bool lane_gone(const struct mpcc_lane *l)
+{
+	return l->closing | l->stale;
+}
+
 /* Bytes that the window takes beyond what is queued. */
 static __always_inline __u64 lane_room(const struct mpcc_lane *l)
 {
@@ -133,7 +139,7 @@ MPCC_GLOBAL __u32 fastest_usable(struct mpcc_scene *s nonnull)
 	return fastest_of(s, true);
 }
 
-/* The longest smoothed RTT of the subflows that are not on their way out. */
+/* The longest smoothed RTT. */
 MPCC_GLOBAL __u32 longest_srtt_us8(struct mpcc_scene *s nonnull)
 {
 	__u32 longest_us8 = 0;
@@ -142,27 +148,27 @@ MPCC_GLOBAL __u32 longest_srtt_us8(struct mpcc_scene *s nonnull)
 	{
 		const struct mpcc_lane *l = lane_at(s, i);
 
-		if (!(l->closing | l->stale) && l->srtt_us8 > longest_us8)
+		if (!lane_gone(l) && l->srtt_us8 > longest_us8)
 			longest_us8 = l->srtt_us8;
 	}
 	return longest_us8;
 }
 
-/* What subflow i's window sends in that time, in bytes: in 1,024 of its own RTTs at most. */
+/* Bytes that subflow i sends in that time with its present window, or in 1,024 of its RTTs if that is less. */
 MPCC_GLOBAL __u64 sent_within(struct mpcc_scene *s nonnull, __u32 i, __u32 time_us8)
 {
 	const struct mpcc_lane *l = lane_at(s, i);
 	__u64 window = (__u64)l->cwnd * l->mss;
-	__u64 round_trips = 1024; /* each of them in 1,024 parts */
+	__u64 windows_q10; /* sent in that time */
 
-	if ((l->closing | l->stale) || !l->srtt_us8)
+	if (lane_gone(l) || !l->srtt_us8)
 		return 0;
-	round_trips = ((__u64)time_us8 << 10) / l->srtt_us8;
-	if (round_trips > 1 << 20)
-		round_trips = 1 << 20;
+	windows_q10 = ((__u64)time_us8 << 10) / l->srtt_us8;
+	if (windows_q10 > 1024 << 10)
+		windows_q10 = 1024 << 10;
 	if (window > 0xffffffff)
 		window = 0xffffffff;
-	return window * round_trips >> 10;
+	return window * windows_q10 >> 10;
 }
 
 /*

@@ -37,7 +37,7 @@ enum lane_class {
 
 static __always_inline __u32 class_of(const struct mpcc_lane *l)
 {
-	return l->closing | l->stale ? GONE : FIRST_CHOICE << (2 * l->backup + l->timed_out);
+	return lane_gone(l) ? GONE : FIRST_CHOICE << (2 * l->backup + l->timed_out);
 }
 
 /* Bits of what asks_backup() tells of a subflow. */
