@@ -172,13 +172,15 @@ OTHERS = $(shell go list ./... | grep -vxF "$$(go list $(CONCURRENT))")
 LONG := ^(TestRandomConnections|TestRandomScenes|TestNoSceneStalls)$$
 # These start mpcc some hundred times, or look at all that is loaded: no test that loads BPF runs beside them.
 ALONE := ^Test(Host|ObjectScripts)
+# These draw their inputs: make test always with seed 1, make native with new seeds.
+SEEDED := ^Test(RandomConnections|RandomScenes|RandomProgramsAsInKernel|EvaluationsAsInKernel|SchedulersAsInKernel|MapsAsInKernel|CallbacksAsNative|SchedulersAsNative)$$
 # What these see hangs on how fast the machine is, on a browser or on containers: make verify runs them (PARTS=native).
 MEASURING := ^(TestHostPages|TestHostKubernetes|TestForeignPeer|TestWatchLive|TestLearnFindsTheProfile|TestLearnFromABattery|TestPageInBrowser|TestCrowdInBrowser|TestTransferOverTwoPaths|TestFastTransfer|TestBackupFallsSilent|TestSubflowBackup|TestFatTree)$$
 
 .PHONY: unit
-unit: ## Run the tests that need no VM (as root: some load BPF), and make fuzz
+unit: ## Run the tests that need no VM (as root: some load BPF), and fuzz the BPF arithmetic
 	@$(MAKE) $(ALL_CORES) race plain
-	@$(MAKE) $(ALL_CORES) alone fuzz
+	@$(MAKE) $(ALL_CORES) alone $(HARNESSES)
 
 .PHONY: race
 race:
@@ -197,9 +199,10 @@ alone: build
 	$(E2E_FILES) go test -count=1 -p 1 -tags e2e -exec "$(SUDO)" -run '$(ALONE)' -skip '$(MEASURING)' ./test/e2e ./cmd/mpcc
 
 .PHONY: native
-native: test-deps build ## Run the tests whose outcome hangs on this machine's speed
+native: test-deps build ## Run the tests whose outcome hangs on this machine's speed, and random connections with new seeds
 	@.ci/deps buildah chromium runc
 	go test -v -count=1 -p 1 -exec "$(SUDO)" -run '$(MEASURING)' ./...
+	go test -v -count=1 -p 1 -exec "$(SUDO)" -run '$(SEEDED)' ./loader ./internal/bytecode ./internal/experiment/sim/control -seed 0
 	$(E2E_FILES) go test -v -count=1 -tags e2e -exec "$(SUDO)" -run '$(MEASURING)' ./test/e2e
 
 FUZZ_SANITIZERS := address,undefined,unsigned-integer-overflow,unsigned-shift-base,implicit-unsigned-integer-truncation

@@ -107,7 +107,7 @@ When a path slows down, what it still holds keeps the stream waiting, the buffer
 one of mpcc's schedulers runs, the buffer holds twice what all subflows send in the longest of their RTTs, within
 ` + "`net.ipv4.tcp_wmem`" + `'s largest value for each subflow, so that two subflows take 8 MB at most with Debian's settings. It is
 reckoned anew every 100 ms. An application that sets SO_SNDBUF keeps what it asked for. Under the kernel's own scheduler the
-buffer stays the kernel's: that one puts all of a larger buffer on the slow path.
+buffer stays as the kernel makes it: that scheduler would hand all data in a larger buffer to the slow path.
 
 **Who gets it.** A socket keeps the scheduler that was its namespace's default when it was made, and what a listener
 accepts has the listener's. So after ` + "`mpcc load NAME --default`" + ` connections to come have it, but for those

@@ -152,14 +152,14 @@ func endsWithoutSACK(t *testing.T, scheduler string) (none struct{}) {
 	return none
 }
 
-// Under mpcc's schedulers the send buffer holds what all subflows send in the longest of their RTTs; the kernel's own leaves
-// it at the sum of what each needs by itself. An application's size stays. The second path's RTT is ten times the first's,
-// with its queue full.
+// Under mpcc's schedulers the send buffer holds what all subflows send in the longest RTT; under the kernel's scheduler the
+// buffer is the sum of what each subflow needs by itself. A size that the application has set stays. The first path carries
+// 2 MB in the second path's RTT of 800 ms; the kernel's buffer for both is less than half of that.
 func TestOwnTimeSendBuffer(t *testing.T) {
 	load(t, "minrtt")
 	shapes := [2]lab.Shape{
 		{Rate: 20e6, Delay: 5 * time.Millisecond, Queue: 40},
-		{Rate: 1e6, Delay: 200 * time.Millisecond, Queue: 20},
+		{Rate: 1e6, Delay: 400 * time.Millisecond, Queue: 20},
 	}
 	const asked = 100 << 10
 	for _, c := range []struct {

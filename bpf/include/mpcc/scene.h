@@ -154,12 +154,12 @@ MPCC_GLOBAL __u32 longest_srtt_us8(struct mpcc_scene *s nonnull)
 	return longest_us8;
 }
 
-/* Bytes that subflow i sends in that time with its present window, or in 1,024 of its RTTs if that is less. */
+/* Bytes that subflow i sends in time_us8: a congestion window for each RTT of subflow i, for 1,024 RTTs at most. */
 MPCC_GLOBAL __u64 sent_within(struct mpcc_scene *s nonnull, __u32 i, __u32 time_us8)
 {
 	const struct mpcc_lane *l = lane_at(s, i);
 	__u64 window = (__u64)l->cwnd * l->mss;
-	__u64 windows_q10; /* sent in that time */
+	__u64 windows_q10; /* congestion windows sent */
 
 	if (lane_gone(l) || !l->srtt_us8)
 		return 0;
@@ -172,8 +172,9 @@ MPCC_GLOBAL __u64 sent_within(struct mpcc_scene *s nonnull, __u32 i, __u32 time_
 }
 
 /*
- * Bytes of send buffer with which no subflow waits for the slowest one: what all of them send until an ACK comes from
- * there, and as much again, so that a loss there can be mended meanwhile.
+ * The size of the send buffer, in bytes, with which the slowest subflow stops no other. Data on the slowest subflow stays in
+ * the buffer for the longest RTT, and with that data all that every subflow sends meanwhile. Twice as much, since a loss on
+ * the slowest subflow takes another RTT to repair.
  */
 static __always_inline __u64 needed_buffer(struct mpcc_scene *s)
 {

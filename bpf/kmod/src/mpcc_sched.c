@@ -249,9 +249,9 @@ __bpf_kfunc static bool mptcp_xsched_resend(struct mptcp_sock *msk)
 }
 
 /*
- * The kernel gives a connection the send buffers of its subflows together. A scheduler may have it
- * hold more, within the largest sum that there could be. The kernel goes back to the present one
- * whenever a subflow's buffer changes.
+ * The kernel makes a connection's send buffer as large as the send buffers of its subflows
+ * together, and does so again whenever a subflow's buffer changes. A scheduler may make the
+ * connection's buffer larger, up to tcp_wmem's largest value for each subflow.
  */
 __bpf_kfunc static void mptcp_xsched_grow_buffer(struct mptcp_sock *msk, u64 bytes)
 {

@@ -118,7 +118,7 @@ func TestSchedulersFill(t *testing.T) {
 }
 
 // Who walks out of a WLAN goes on by the other path, although what still waits in the WLAN takes seconds: the send buffer
-// holds enough for both. With the kernel's, minrtt has 6.5 Mbit/s here.
+// holds enough for both. With the kernel's buffer minrtt has 6.5 Mbit/s here.
 func TestSchedulersLeaveAPathThatSlowsDown(t *testing.T) {
 	for _, name := range []string{"minrtt", "blest", "ecf", "prefer", "roundrobin"} {
 		text := strings.ReplaceAll(choosing(name, "traffic: bulk, direction: down"), "cc: reno", "cc: cubic")
