@@ -126,7 +126,7 @@ static __always_inline void read_scene(struct sched_state *st, struct mptcp_sock
 	d->resent = !SCHED_CAN_RESEND || (d->resent && st->stalled);
 	if (look_up)
 		st->buffer = needed_buffer(&st->scene);
-	/* The kernel sets the buffer to its own size again when a subflow's buffer changes. */
+	/* Less than asked for when a subflow has ended, or tcp_wmem allows no more. */
 	if (sched_buffer(msk) < st->buffer)
 		sched_grow_buffer(msk, st->buffer);
 	if (sched_hooks.read_connection)

@@ -105,6 +105,11 @@ static void *field_of(struct list_head *subflow, const struct field *field)
 	return (void *)subflow - node.offset + field->offset;
 }
 
+static struct sock *socket_of(struct list_head *subflow)
+{
+	return *(struct sock **)field_of(subflow, &tcp_sock);
+}
+
 /* The connection's lock is held, which also guards its list of subflows. */
 static bool any_scheduled(struct mptcp_sock *msk)
 {
@@ -221,7 +226,7 @@ bpf_iter_mptcp_xsched_next(struct bpf_iter_mptcp_xsched *it)
 		return NULL;
 	iter->at = iter->at->next;
 	iter->subflow.context = (void *)iter->at - node.offset;
-	iter->subflow.socket = *(struct tcp_sock **)field_of(iter->at, &tcp_sock);
+	iter->subflow.socket = (struct tcp_sock *)socket_of(iter->at);
 	return &iter->subflow;
 }
 
@@ -250,21 +255,32 @@ __bpf_kfunc static bool mptcp_xsched_resend(struct mptcp_sock *msk)
 
 /*
  * The kernel makes a connection's send buffer as large as the send buffers of its subflows
- * together, and does so again whenever a subflow's buffer changes. A scheduler may make the
- * connection's buffer larger, up to tcp_wmem's largest value for each subflow.
+ * together, and does so again whenever one of those changes: also while nothing is to be sent, when
+ * no scheduler runs. To last, a larger buffer is one of subflows, each up to tcp_wmem's largest
+ * value. Their locks are not held; of two sizes written at once either one will do.
  */
 __bpf_kfunc static void mptcp_xsched_grow_buffer(struct mptcp_sock *msk, u64 bytes)
 {
 	struct sock *sk = (struct sock *)msk;
 	struct list_head *subflows = (void *)msk + conn_list.offset;
+	u64 present = 0, grown = 0;
 	struct list_head *at;
-	u64 most = 0;
 
 	if (sk->sk_userlocks & SOCK_SNDBUF_LOCK)
 		return;
 	list_for_each(at, subflows)
-		most += READ_ONCE(sock_net(sk)->ipv4.sysctl_tcp_wmem[2]);
-	bytes = min3(bytes, most, (u64)INT_MAX);
+		present += READ_ONCE(socket_of(at)->sk_sndbuf);
+	list_for_each(at, subflows) {
+		u64 most = READ_ONCE(sock_net(sk)->ipv4.sysctl_tcp_wmem[2]);
+		u64 buffer = READ_ONCE(socket_of(at)->sk_sndbuf);
+		u64 missing = bytes > present + grown ? bytes - present - grown : 0;
+		u64 more = min(missing, most > buffer ? most - buffer : 0);
+
+		if (more)
+			WRITE_ONCE(socket_of(at)->sk_sndbuf, buffer + more);
+		grown += more;
+	}
+	bytes = min3(bytes, present + grown, (u64)INT_MAX);
 	if (bytes <= READ_ONCE(sk->sk_sndbuf))
 		return;
 	WRITE_ONCE(sk->sk_sndbuf, bytes);
