@@ -177,11 +177,17 @@ func TestOwnTimeSendBuffer(t *testing.T) {
 		p.stream()
 		p.join(t, 2)
 		time.Sleep(2 * time.Second) // slow start
-		needed, least, most := sentInLongestRTT(t, n.client), math.MaxInt, 0
-		for end := time.Now().Add(2 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		readings, least, most := []float64(nil), math.MaxInt, 0
+		for i := range 400 {
+			if i%40 == 0 {
+				readings = append(readings, sentInLongestRTT(t, n.client))
+			}
 			buffer := sendBuffer(t, p.client)
 			least, most = min(least, buffer), max(most, buffer)
+			time.Sleep(5 * time.Millisecond)
 		}
+		slices.Sort(readings)
+		needed := readings[len(readings)/2] // for some round trips after a pause a window is small beside the RTT
 		t.Logf("%s: subflows send %.0f bytes in the longest RTT, the buffer holds %d to %d", c.scheduler, needed, least, most)
 		if holds := float64(least) >= needed; holds != c.holds {
 			t.Errorf("%s: %.0f bytes are needed, at times the buffer holds %d", c.scheduler, needed, least)

@@ -126,7 +126,7 @@ static __always_inline void read_scene(struct sched_state *st, struct mptcp_sock
 	d->resent = !SCHED_CAN_RESEND || (d->resent && st->stalled);
 	if (look_up)
 		st->buffer = needed_buffer(&st->scene);
-	/* Less than asked for when a subflow has ended, or tcp_wmem allows no more. */
+	/* More is needed than before, a subflow has ended and its buffer with it, or tcp_wmem allows no more. */
 	if (sched_buffer(msk) < st->buffer)
 		sched_grow_buffer(msk, st->buffer);
 	if (sched_hooks.read_connection)

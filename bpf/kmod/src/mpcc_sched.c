@@ -256,31 +256,32 @@ __bpf_kfunc static bool mptcp_xsched_resend(struct mptcp_sock *msk)
 /*
  * The kernel makes a connection's send buffer as large as the send buffers of its subflows
  * together, and does so again whenever one of those changes: also while nothing is to be sent, when
- * no scheduler runs. To last, a larger buffer is one of subflows, each up to tcp_wmem's largest
- * value. Their locks are not held; of two sizes written at once either one will do.
+ * no scheduler runs. So that the connection's buffer stays larger, those of its subflows grow, each
+ * up to tcp_wmem's largest value. The subflows' locks are not held: the kernel may write a size at
+ * the same time, and either one will do.
  */
 __bpf_kfunc static void mptcp_xsched_grow_buffer(struct mptcp_sock *msk, u64 bytes)
 {
 	struct sock *sk = (struct sock *)msk;
 	struct list_head *subflows = (void *)msk + conn_list.offset;
-	u64 present = 0, grown = 0;
+	u64 most = READ_ONCE(sock_net(sk)->ipv4.sysctl_tcp_wmem[2]);
 	struct list_head *at;
+	u64 sum = 0;
 
 	if (sk->sk_userlocks & SOCK_SNDBUF_LOCK)
 		return;
 	list_for_each(at, subflows)
-		present += READ_ONCE(socket_of(at)->sk_sndbuf);
+		sum += READ_ONCE(socket_of(at)->sk_sndbuf);
 	list_for_each(at, subflows) {
-		u64 most = READ_ONCE(sock_net(sk)->ipv4.sysctl_tcp_wmem[2]);
-		u64 buffer = READ_ONCE(socket_of(at)->sk_sndbuf);
-		u64 missing = bytes > present + grown ? bytes - present - grown : 0;
-		u64 more = min(missing, most > buffer ? most - buffer : 0);
+		u64 buffer = READ_ONCE(socket_of(at)->sk_sndbuf), more;
 
-		if (more)
-			WRITE_ONCE(socket_of(at)->sk_sndbuf, buffer + more);
-		grown += more;
+		if (sum >= bytes || buffer >= most)
+			continue;
+		more = min(bytes - sum, most - buffer);
+		WRITE_ONCE(socket_of(at)->sk_sndbuf, buffer + more);
+		sum += more;
 	}
-	bytes = min3(bytes, present + grown, (u64)INT_MAX);
+	bytes = min3(bytes, sum, (u64)INT_MAX);
 	if (bytes <= READ_ONCE(sk->sk_sndbuf))
 		return;
 	WRITE_ONCE(sk->sk_sndbuf, bytes);
