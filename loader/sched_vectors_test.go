@@ -73,7 +73,7 @@ func outputOf(t *testing.T, o sched.Outcome) loader.Output {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := loader.Output{Connection: loader.Numbers{"waits": o.Waits, "resend": o.Resend, "wait_us": o.Wait}, Memory: e.Memory}
+	out := loader.Output{Connection: loader.Numbers{"waits": o.Waits, "resend": o.Resend, "wait_us": o.Wait, "look_us": o.Look, "repeats": o.Repeats}, Memory: e.Memory}
 	for i := range o.Send {
 		out.Subflows = append(out.Subflows, loader.Numbers{
 			"send": o.Send[i], "rate": o.Rate[i], "cost": o.Cost[i], "objective": o.Objective[i],
@@ -90,7 +90,7 @@ func compareSched(got loader.Output, want sched.Expect, terms []float64, precisi
 			return fmt.Errorf("subflows[%d].send is %v, want %v", i, got.Subflows[i]["send"], send)
 		}
 	}
-	for key, value := range map[string]*float64{"waits": want.Waits, "resend": want.Resend, "wait_us": want.Wait} {
+	for key, value := range map[string]*float64{"waits": want.Waits, "resend": want.Resend, "wait_us": want.Wait, "look_us": want.Look, "repeats": want.Repeats} {
 		if value != nil && got.Connection[key] != *value {
 			return fmt.Errorf("connection.%s is %v, want %v", key, got.Connection[key], *value)
 		}
@@ -242,6 +242,9 @@ func TestWrongSchedulerIsSeen(t *testing.T) {
 		{"roundrobin", "roundrobin", sched.Tunables{"num_segments": "2"}},
 		{"prefer", "minrtt", nil},
 		{"redundant", "minrtt", nil},
+		{"earliest", "ecf", nil},
+		{"earliest", "blest", nil},
+		{"earliest", "minrtt", nil},
 		{"blest", "ecf", nil},
 		{"blest", "minrtt", nil},
 		{"ecf", "blest", nil},

@@ -223,6 +223,15 @@ var Entries = []Entry{
 		Bad:     "paths whose RTT varies much: the estimate of completion is off",
 	},
 	{
+		Kind: Sched, Name: "earliest",
+		Title:  "Earliest arrival first",
+		Source: "no paper; ECF's wait, and opportunistic retransmission (Raiciu et al., NSDI 2012)",
+		Rule:   "earliest arrival with room in the window, unless faster ones are done with all that may be sent before; all that one holds up the others with goes out again on them",
+		State:  "least RTTs, up to where data went out again",
+		Good:   "paths of which one slows down, dies, loses, or is thin: it does not hold up the others",
+		Bad:    "equal paths: then it is minrtt with more to compute",
+	},
+	{
 		Kind: Sched, Name: "emtcp",
 		Title:          "Low energy first, after eMTCP",
 		Source:         "eMTCP, quoted in ES-MPTCP, Electronics 2022, 11(3), 490",

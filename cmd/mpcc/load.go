@@ -172,7 +172,7 @@ func warnOfStarving(w io.Writer, all []loadable, set map[string]string) error {
 			value[t.Name] = t.Value(set)
 		}
 		if value["couple"] == "always" && value["growth"] == "reno" {
-			fmt.Fprintf(w, "%s: couples subflows that share nothing and may starve one, which then stops the others under the kernel's packet scheduler; mpcc load minrtt --default prevents that\n", l)
+			fmt.Fprintf(w, "%s: couples subflows that share nothing and may starve one, which then stops the others under the kernel's packet scheduler; mpcc load earliest --default prevents that\n", l)
 		}
 	}
 	return nil

@@ -110,6 +110,25 @@ needed is reckoned every 100 ms; the buffer grows, and becomes smaller only when
 SO_SNDBUF keeps what it asked for. Under the kernel's own scheduler the buffer stays as the kernel makes it: that scheduler
 would hand all data in a larger buffer to the slow path.
 
+**Which one.** ` + "`earliest`" + `, if there is no reason for another. Goodput in Mbit/s, simulated, ten repeats, all congestion
+windows CUBIC's: a phone with Wi-Fi (20 Mbit/s, 16 ms) and LTE (10 Mbit/s, 60 ms) fetches 25 MB; ` + "`mpcc run slow-path --sim`" + `
+repeats it, ` + "`--vm`" + ` on Linux. In the household of fibre, LTE and Wi-Fi of ` + "`mpcc run households`" + ` twenty files of 1 MB come with 18.6
+under the kernel's scheduler, 20.1 under minrtt, and 22.8 under earliest; in none of the seventeen has it less than 0.98 of
+what the kernel's has. Linux 6.12, one run: walking out of the Wi-Fi with 30 MB, of which the paths carry 14.3, the kernel's 7.3,
+minrtt 11.2, earliest 13.2; three healthy lines 28.5, 31.4, 31.0.
+
+| LTE | the kernel's | minrtt | ecf | blest | earliest |
+|---|---|---|---|---|---|
+| as it is, and from 4 s on the Wi-Fi has 0.5 Mbit/s | 7.8 ± 0.6 | 12.5 ± 0.3 | 13.5 ± 0.4 | 12.7 ± 0.3 | 14.6 ± 0.1 |
+| loses all from 3 s on | 21.3 ± 0.3 | 21.1 ± 0.4 | 20.1 ± 0.5 | 21.1 ± 0.4 | 21.4 ± 0.1 |
+| has 0.5 Mbit/s | 7.7 | 8.3 ± 0.2 | 12.2 ± 0.7 | 16.9 ± 0.1 | 18.7 |
+| loses 5 % | 10.7 ± 1.4 | 19.3 ± 0.2 | 19.1 ± 0.3 | 19.2 ± 0.3 | 19.4 ± 0.2 |
+| jitters by 25 ms | 26.6 ± 0.3 | 26.6 ± 0.3 | 25.9 ± 0.2 | 26.6 ± 0.3 | 26.5 ± 0.3 |
+| has 20 Mbit/s and 16 ms | 37.0 | 36.9 | 36.9 | 36.9 | 36.9 |
+| as it is, ten files of 1 MB | 19.4 | 19.1 | 15.4 | 19.1 | 19.4 |
+
+What it cannot mend: a path whose rate its congestion control does not find, such as a satellite's that loses packets.
+
 **Who gets it.** A socket keeps the scheduler that was its namespace's default when it was made, and what a listener
 accepts has the listener's. So after ` + "`mpcc load NAME --default`" + ` connections to come have it, but for those
 to servers that run already: restart these. ` + "`mpcc status`" + ` lists them.

@@ -199,6 +199,36 @@ func TestOwnTimeSendBuffer(t *testing.T) {
 	}
 }
 
+// What a path has when it slows down goes out again on the other one, so that the stream goes on: what the first path has
+// in its window takes it 7 s at 0.1 Mbit/s, and the second one carries 1.2 MB/s. minrtt leaves it where it is, and then
+// some 20 kB arrive in each of these seconds.
+func TestOwnTimeStrandedDataGoesOutAgain(t *testing.T) {
+	load(t, "earliest")
+	shapes := [2]lab.Shape{
+		{Rate: 20e6, Delay: 8 * time.Millisecond, Queue: 60},
+		{Rate: 10e6, Delay: 30 * time.Millisecond, Queue: 100},
+	}
+	n := newTwoPaths(t, shapes)
+	n.schedule(t, "earliest")
+	p := n.connect(t, "", "")
+	p.stream()
+	p.join(t, 2)
+	time.Sleep(3 * time.Second)
+	slow := shapes[0]
+	slow.Rate = 0.1e6
+	if err := n.paths[0].Set(lab.AtoB, slow); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(time.Second)
+	before := p.received.Load()
+	time.Sleep(4 * time.Second)
+	bytes := p.received.Load() - before
+	t.Logf("from 1 s to 5 s after the first path has slowed down %.2f MB arrive", float64(bytes)/1e6)
+	if bytes < 2e6 {
+		t.Errorf("from 1 s to 5 s after one path has slowed down %.2f MB arrive, where the other one carries 4.8", float64(bytes)/1e6)
+	}
+}
+
 // sentInLongestRTT is how many bytes the windows of a host's subflows send in the longest of their RTTs, as ss shows them.
 func sentInLongestRTT(t *testing.T, h *lab.Host) (bytes float64) {
 	t.Helper()

@@ -66,6 +66,16 @@ bool sched_resend(struct mptcp_sock *msk)
 	abort();
 }
 
+bool sched_carries(struct mptcp_subflow_context *subflow, __u64 seq)
+{
+	abort();
+}
+
+bool sched_resend_of(struct mptcp_sock *msk, struct mptcp_subflow_context *subflow)
+{
+	abort();
+}
+
 void sched_grow_buffer(struct mptcp_sock *msk, __u64 bytes)
 {
 	abort();

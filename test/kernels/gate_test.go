@@ -60,6 +60,7 @@ var gates = []struct {
 		"TestOwnTimePreferRankFails",
 		"TestOwnTimePreferTellsApart",
 		"TestOwnTimeSendBuffer",
+		"TestOwnTimeStrandedDataGoesOutAgain",
 		"TestPlainTCPIsTheKernels",
 		"TestSchedulerOfNineSubflows",
 		"TestSchedulerUnderTraffic",

@@ -54,6 +54,8 @@ struct sched_hooks {
 	void (*read_subflow)(struct sched_own *own, __u32 i, const struct tcp_sock *tp);
 	void (*read_connection)(struct sched_own *own, const struct mpcc_scene *s,
 				const struct mptcp_sock *msk);
+	/* After that, before each decision on what is to be sent again: what only then can be told. */
+	void (*read_retrans)(struct sched_own *own, struct mptcp_sock *msk);
 	/* The bytes to send on a chosen subflow before the next decision; else what its window takes. */
 	__u64 (*burst)(const struct mpcc_lane *l);
 	/* What the live map shows of subflow i, and of the choice of a set. */
@@ -64,7 +66,7 @@ struct sched_hooks {
 	/*
 	 * Last, once the kernel knows which subflows send new data, or send again: scheduled is 0 for some,
 	 * negative for none. They return what the kernel is told: that, or SCHED_EARLY (sched_kernel.h). Two
-	 * hooks, as the verifier allows some functions of the kernel in the latter only.
+	 * hooks, as the verifier allows some functions of the kernel in the latter only, as in read_retrans.
 	 */
 	int (*after_send)(struct sched_own *own, const struct mpcc_scene *s, struct mptcp_sock *msk,
 			  int scheduled);

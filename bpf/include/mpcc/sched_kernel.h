@@ -56,6 +56,10 @@
  *                         away when something arrived since
  *   sched_resend          only with reinject = true, and not natively: makes all that was sent and is not
  *                         acknowledged the next to be sent. False when there is nothing.
+ *   sched_carries         only with reinject = true, and not natively: whether a subflow has a byte of the connection,
+ *                         by its data sequence number, and the peer has not acknowledged it to this subflow
+ *   sched_resend_of       likewise: makes all that a subflow has the next to be sent, in whole fragments. False when there
+ *                         is nothing.
  *   sched_grow_buffer     not natively: has the connection's send buffer hold so many bytes, within what
  *                         net.ipv4.tcp_wmem allows each subflow, unless the application has set its size (SO_SNDBUF)
  */
@@ -118,14 +122,30 @@ static __always_inline bool sched_resend(struct mptcp_sock *msk)
 	return false;
 }
 
+static __always_inline bool sched_carries(struct mptcp_subflow_context *subflow, __u64 seq)
+{
+	return false;
+}
+
+static __always_inline bool sched_resend_of(struct mptcp_sock *msk,
+					    struct mptcp_subflow_context *subflow)
+{
+	return false;
+}
+
 static __always_inline void sched_grow_buffer(struct mptcp_sock *msk, __u64 bytes)
 {
 }
 #else
 #define SCHED_CAN_RESEND 1
 extern bool mptcp_xsched_resend(struct mptcp_sock *msk) __ksym;
+extern bool mptcp_xsched_carries(struct mptcp_subflow_context *subflow, __u64 seq) __ksym;
+extern bool mptcp_xsched_resend_of(struct mptcp_sock *msk,
+				   struct mptcp_subflow_context *subflow) __ksym;
 extern void mptcp_xsched_grow_buffer(struct mptcp_sock *msk, __u64 bytes) __ksym;
 #define sched_resend mptcp_xsched_resend
+#define sched_carries mptcp_xsched_carries
+#define sched_resend_of mptcp_xsched_resend_of
 #define sched_grow_buffer mptcp_xsched_grow_buffer
 #endif
 

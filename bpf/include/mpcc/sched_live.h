@@ -131,6 +131,8 @@ static __always_inline void read_scene(struct sched_state *st, struct mptcp_sock
 		sched_grow_buffer(msk, st->buffer);
 	if (sched_hooks.read_connection)
 		sched_hooks.read_connection(own_of(st), &st->scene, msk);
+	if (reinject && sched_hooks.read_retrans)
+		sched_hooks.read_retrans(own_of(st), msk);
 }
 
 /* Counts subflow i among those that are to send, the least of whose bursts is what all may send. */

@@ -22,6 +22,7 @@
 #include <linux/module.h>
 #include <linux/static_call.h>
 #include <net/mptcp.h>
+#include <net/tcp.h>
 
 /* The kernel keeps its definition to itself; pointers to it are enough here. */
 struct mptcp_subflow_context;
@@ -88,9 +89,18 @@ static struct field scheduled = { "mptcp_subflow_context", "scheduled", "bool" }
 static struct field stale_count = { "mptcp_subflow_context", "stale_count", "u8" };
 static struct field avg_pacing_rate = { "mptcp_subflow_context", "avg_pacing_rate", "u64",
 					sizeof(u64) };
+static struct field snd_nxt = { "mptcp_sock", "snd_nxt", "u64" };
+static struct field rtx_queue = { "mptcp_sock", "rtx_queue", "list_head" };
+static struct field frag_list = { "mptcp_data_frag", "list", "list_head" };
+static struct field frag_seq = { "mptcp_data_frag", "data_seq", "u64" };
+static struct field frag_len = { "mptcp_data_frag", "data_len", "u16" };
+static struct field frag_sent = { "mptcp_data_frag", "already_sent", "u16" };
 
 static const struct btf_type *mptcp_sock_type, *subflow_type, *ops_type;
-static u32 resend_id, get_retrans_member;
+/* What takes a lock that is already held when an ACK has get_send called: for get_retrans only. */
+static const char *const retrans_only[] = { "mptcp_xsched_resend", "mptcp_xsched_carries",
+					    "mptcp_xsched_resend_of" };
+static u32 retrans_only_ids[ARRAY_SIZE(retrans_only)], get_retrans_member;
 static bool counts_timeouts; /* the kernel, before it asks a scheduler what to send again */
 static bool registered;
 
@@ -108,6 +118,46 @@ static void *field_of(struct list_head *subflow, const struct field *field)
 static struct sock *socket_of(struct list_head *subflow)
 {
 	return *(struct sock **)field_of(subflow, &tcp_sock);
+}
+
+static bool is_mapped(const struct sk_buff *skb, u64 from, u64 to)
+{
+	const struct mptcp_ext *ext = skb_ext_find(skb, SKB_EXT_MPTCP);
+
+	return ext && ext->use_map && (s64)(ext->data_seq - to) < 0 &&
+	       (s64)(ext->data_seq + ext->data_len - from) > 0;
+}
+
+/*
+ * Whether a subflow has something from one data sequence number to before another that is not
+ * acknowledged to it. Of what was handed to it at once and is acknowledged in part, all counts.
+ * False also if the subflow is in use. Takes the subflow's lock.
+ */
+static bool carries(struct sock *ssk, u64 from, u64 to)
+{
+	struct sk_buff *skb;
+	bool found = false;
+
+	local_bh_disable();
+	bh_lock_sock(ssk);
+	if (!sock_owned_by_user(ssk)) {
+		skb_rbtree_walk(skb, &ssk->tcp_rtx_queue)
+		{
+			found = is_mapped(skb, from, to);
+			if (found)
+				goto unlock;
+		}
+		skb_queue_walk(&ssk->sk_write_queue, skb)
+		{
+			found = is_mapped(skb, from, to);
+			if (found)
+				break;
+		}
+	}
+unlock:
+	bh_unlock_sock(ssk);
+	local_bh_enable();
+	return found;
 }
 
 /* The connection's lock is held, which also guards its list of subflows. */
@@ -247,10 +297,44 @@ __bpf_kfunc static bool mptcp_xsched_active(struct mptcp_subflow_context *subflo
 	return static_call(xsched_is_active)(subflow);
 }
 
-/* For get_retrans only: it takes a lock that is already held when an ACK has get_send called. */
 __bpf_kfunc static bool mptcp_xsched_resend(struct mptcp_sock *msk)
 {
 	return static_call(xsched_reinject)((struct sock *)msk);
+}
+
+__bpf_kfunc static bool mptcp_xsched_carries(struct mptcp_subflow_context *subflow, u64 seq)
+{
+	return carries(socket_of((void *)subflow + node.offset), seq, seq + 1);
+}
+
+/*
+ * The kernel has all fragments sent again, and passes over those that are marked as sent already:
+ * so these are, but for those that the subflow has something of.
+ */
+__bpf_kfunc static bool mptcp_xsched_resend_of(struct mptcp_sock *msk,
+					       struct mptcp_subflow_context *subflow)
+{
+	struct sock *ssk = socket_of((void *)subflow + node.offset);
+	struct list_head *frags = (void *)msk + rtx_queue.offset;
+	u64 end = *(u64 *)((void *)msk + snd_nxt.offset);
+	struct list_head *at;
+	bool any = false;
+
+	if (!static_call(xsched_reinject)((struct sock *)msk))
+		return false;
+	list_for_each(at, frags) {
+		void *frag = (void *)at - frag_list.offset;
+		u64 seq = *(u64 *)(frag + frag_seq.offset);
+		s64 sent = min_t(s64, end - seq, *(u16 *)(frag + frag_len.offset));
+
+		if (sent <= 0)
+			break;
+		if (carries(ssk, seq, seq + sent))
+			any = true;
+		else
+			*(u16 *)(frag + frag_sent.offset) = sent;
+	}
+	return any;
 }
 
 /*
@@ -297,6 +381,8 @@ BTF_ID_FLAGS(func, bpf_iter_mptcp_xsched_destroy, KF_ITER_DESTROY)
 BTF_ID_FLAGS(func, mptcp_xsched_set_scheduled, KF_TRUSTED_ARGS)
 BTF_ID_FLAGS(func, mptcp_xsched_active, KF_TRUSTED_ARGS)
 BTF_ID_FLAGS(func, mptcp_xsched_resend, KF_TRUSTED_ARGS)
+BTF_ID_FLAGS(func, mptcp_xsched_carries, KF_TRUSTED_ARGS)
+BTF_ID_FLAGS(func, mptcp_xsched_resend_of, KF_TRUSTED_ARGS)
 BTF_ID_FLAGS(func, mptcp_xsched_grow_buffer, KF_TRUSTED_ARGS)
 BTF_KFUNCS_END(xsched_kfuncs)
 
@@ -307,8 +393,11 @@ static int xsched_may_call(const struct bpf_prog *prog, u32 kfunc_id)
 
 	if (!aux->attach_btf || btf_type_by_id(aux->attach_btf, aux->attach_btf_id) != ops_type)
 		return -EACCES;
-	if (kfunc_id == resend_id && prog->expected_attach_type != get_retrans_member)
-		return -EACCES;
+	for (u32 i = 0; i < ARRAY_SIZE(retrans_only); i++) {
+		if (kfunc_id == retrans_only_ids[i] &&
+		    prog->expected_attach_type != get_retrans_member)
+			return -EACCES;
+	}
 	return 0;
 }
 
@@ -520,7 +609,8 @@ static const struct {
 
 static struct field *const fields[] = {
 	&conn_list, &sched,	&snd_burst,   &timer_ival,	&node,
-	&tcp_sock,  &scheduled, &stale_count, &avg_pacing_rate,
+	&tcp_sock,  &scheduled, &stale_count, &avg_pacing_rate, &snd_nxt,
+	&rtx_queue, &frag_list, &frag_seq,    &frag_len,	&frag_sent,
 };
 
 /* The kernel calls this while it registers the type, and only if this module has BTF. */
@@ -554,11 +644,15 @@ static int xsched_init(struct btf *btf)
 	if (!mptcp_sock_type || !subflow_type || !ops_type)
 		return -ENOENT;
 	member = find_member(btf, ops_type, "get_retrans", &bits);
-	id = find_id(btf, "mptcp_xsched_resend", BTF_KIND_FUNC);
-	if (!member || id < 0)
+	if (!member)
 		return -ENOENT;
 	get_retrans_member = member - btf_type_member(ops_type);
-	resend_id = id;
+	for (i = 0; i < ARRAY_SIZE(retrans_only); i++) {
+		id = find_id(btf, retrans_only[i], BTF_KIND_FUNC);
+		if (id < 0)
+			return -ENOENT;
+		retrans_only_ids[i] = id;
+	}
 	registered = true;
 	return 0;
 }

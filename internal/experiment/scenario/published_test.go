@@ -54,7 +54,7 @@ func TestPublished(t *testing.T) {
 // Its own compare every congestion control with the kernel's CUBIC, with the defaults.
 func TestOwn(t *testing.T) {
 	claiming := []string{"household", "plain"}
-	if got, want := namesIn(own.Files), slices.Sorted(slices.Values(append(claiming, "households"))); !slices.Equal(got, want) {
+	if got, want := namesIn(own.Files), slices.Sorted(slices.Values(append(claiming, "households", "slow-path"))); !slices.Equal(got, want) {
 		t.Errorf("there are %v, not %v", got, want)
 	}
 	for _, name := range claiming {
@@ -87,6 +87,25 @@ func TestOwn(t *testing.T) {
 				t.Errorf("it runs with %v, not with cubic and %v", with, all)
 			}
 		})
+	}
+}
+
+// Every packet scheduler, and the kernel's own, is compared where one path holds up the other.
+func TestSlowPath(t *testing.T) {
+	f := brings(t, "slow-path")
+	expected(t, f)
+	known(t, f)
+	want, run := []string{"default"}, map[string]bool{}
+	for _, e := range catalog.Entries {
+		if e.Kind == catalog.Sched {
+			want = append(want, e.Name)
+		}
+	}
+	for _, r := range f.Runs(false) {
+		run[r.Scenario.Users[0].Scheduler] = true
+	}
+	if with := slices.Sorted(maps.Keys(run)); !slices.Equal(with, slices.Sorted(slices.Values(want))) {
+		t.Errorf("it runs with %v, not with %v", with, want)
 	}
 }
 

@@ -32,6 +32,7 @@ type connection struct {
 	edge    uint64 // the first behind the receiver's window
 	burst   int    // bytes that the chosen subflow may still get: snd_burst
 	sentTo  uint64 // the first that no socket ever got: before it next only comes where data are sent again
+	repeats []span // what lies before sentTo and is to be sent again, from next on; nil: all of it
 	timer   int32  // -1: it has none yet
 	again   uint64 // bytes that were given to another subflow too
 
@@ -161,6 +162,7 @@ func (c *connection) hand(k *socket) bool {
 		}
 		c.next += n
 		c.sentTo = max(c.sentTo, c.next)
+		c.skip()
 		if c.burst -= int(n); c.burst <= 0 || k.memory >= k.buffer {
 			break
 		}
@@ -280,6 +282,7 @@ func (c *connection) dataAcked(p *packet) {
 	}
 	c.una = p.dataAck
 	c.next = max(c.next, c.una)
+	c.skip()
 	if c.una == c.total && c.user.up {
 		c.user.complete()
 		return

@@ -3,6 +3,7 @@
 package sim
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/mpcc/mpcc/internal/experiment/sim/control"
@@ -20,7 +21,7 @@ func (c *connection) follow(s *control.Scheduler) {
 	c.sim.tokens++
 	c.stream = s.Stream(c.sim.tokens)
 	c.stream.Timeout = uint64(toJiffies(leastRTO))
-	c.stream.Resend = c.resend
+	c.stream.Resend, c.stream.ResendOf = c.resend, c.resendOf
 }
 
 // addLane tells the scheduler of a subflow that is established.
@@ -28,7 +29,7 @@ func (c *connection) addLane(k *socket) {
 	if c.stream == nil {
 		return
 	}
-	k.lane = &control.Lane{State: &k.state, LeastRTO: uint32(toJiffies(leastRTO)), Active: k.usable}
+	k.lane = &control.Lane{State: &k.state, LeastRTO: uint32(toJiffies(leastRTO)), Active: k.usable, Carries: k.carries}
 	c.stream.Add(k.lane)
 }
 
@@ -47,6 +48,16 @@ func (c *connection) show() {
 			}
 		}
 	}
+}
+
+// carries says whether the subflow has a byte of the connection that was not acknowledged to it: mptcp_xsched_carries.
+func (k *socket) carries(at uint64) bool {
+	for n := k.una; n != k.end; n++ {
+		if g := k.segment(n); g.data <= at && at < g.data+uint64(g.size) {
+			return true
+		}
+	}
+	return false
 }
 
 // scheduled is a subflow that the scheduler has chosen and that has not sent since.
@@ -131,7 +142,40 @@ func (c *connection) resend() bool {
 	if c.una >= c.sentTo {
 		return false
 	}
-	c.next = c.una
+	c.next, c.repeats = c.una, nil
 	c.burst = 0
 	return true
+}
+
+// resendOf is mptcp_xsched_resend_of: the pieces that one subflow has something of are handed out again.
+func (c *connection) resendOf(l *control.Lane) bool {
+	k := c.sockets[slices.IndexFunc(c.sockets, func(k *socket) bool { return k.lane == l })]
+	var repeats []span
+	for n := k.una; n != k.end; n++ {
+		g := k.segment(n)
+		for at := max(g.data, c.una); at < min(g.data+uint64(g.size), c.sentTo); at = c.pieceEnd(at) {
+			repeats = append(repeats, span{max(c.una, c.pieceEnd(at)-c.sim.piece), min(c.pieceEnd(at), c.sentTo)})
+		}
+	}
+	slices.SortFunc(repeats, func(a, b span) int { return cmp.Compare(a.low, b.low) })
+	if c.repeats = slices.Compact(repeats); len(c.repeats) == 0 {
+		return false
+	}
+	c.next = c.una
+	c.burst = 0
+	c.skip()
+	return true
+}
+
+// skip goes on to what is to be sent next, beyond what is not to be sent again.
+func (c *connection) skip() {
+	for len(c.repeats) > 0 {
+		r := c.repeats[0]
+		if c.next = max(c.next, r.low); c.next < r.high {
+			return
+		}
+		if c.repeats = c.repeats[1:]; len(c.repeats) == 0 {
+			c.next = max(c.next, c.sentTo)
+		}
+	}
 }

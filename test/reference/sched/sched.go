@@ -17,47 +17,55 @@ import (
 
 // Subflow is one subflow, as mpcc eval takes it.
 type Subflow struct {
-	SubflowID float64 `json:"subflow_id,omitempty"`
-	Cwnd      float64 `json:"cwnd"` // packets, as the next two
-	Ssthresh  float64 `json:"ssthresh,omitempty"`
-	InFlight  float64 `json:"in_flight,omitempty"`
-	Queued    float64 `json:"queued,omitempty"` // bytes
-	MSS       float64 `json:"mss,omitempty"`    // bytes
-	SRTT      float64 `json:"srtt_us,omitempty"`
-	MinSRTT   float64 `json:"min_srtt_us,omitempty"`
-	MaxSRTT   float64 `json:"max_srtt_us,omitempty"`
-	Deviation float64 `json:"deviation_us,omitempty"`
-	Rate      float64 `json:"rate,omitempty"`   // bytes per second; 0 = not measured
-	Served    float64 `json:"served,omitempty"` // bytes
-	Loss      float64 `json:"loss,omitempty"`
-	Slope     float64 `json:"up_uw_per_mbps,omitempty"`
-	Base      float64 `json:"base_uw,omitempty"`
-	TriedAt   float64 `json:"tried_us,omitempty"`
-	Trial     float64 `json:"trial,omitempty"` // bytes
-	Rank      float64 `json:"rank,omitempty"`
-	Weight    float64 `json:"weight,omitempty"`
-	Spill     float64 `json:"spill_us,omitempty"` // NeverSpills: never
-	Wait      float64 `json:"wait_us,omitempty"`
-	Spent     float64 `json:"spent,omitempty"` // 0 or 1, as all below
-	Excluded  float64 `json:"excluded,omitempty"`
-	Allowed   float64 `json:"allowed,omitempty"`
-	Backup    float64 `json:"backup,omitempty"`
-	Stale     float64 `json:"stale,omitempty"`
-	Closing   float64 `json:"closing,omitempty"`
-	TimedOut  float64 `json:"timed_out,omitempty"`
-	Stalled   float64 `json:"stalled,omitempty"`
-	Full      float64 `json:"full,omitempty"`
-	Carried   float64 `json:"carried,omitempty"`
+	SubflowID    float64 `json:"subflow_id,omitempty"`
+	Cwnd         float64 `json:"cwnd"` // packets, as the next two
+	Ssthresh     float64 `json:"ssthresh,omitempty"`
+	InFlight     float64 `json:"in_flight,omitempty"`
+	Queued       float64 `json:"queued,omitempty"` // bytes
+	MSS          float64 `json:"mss,omitempty"`    // bytes
+	SRTT         float64 `json:"srtt_us,omitempty"`
+	MinSRTT      float64 `json:"min_srtt_us,omitempty"`
+	MaxSRTT      float64 `json:"max_srtt_us,omitempty"`
+	Deviation    float64 `json:"deviation_us,omitempty"`
+	Rate         float64 `json:"rate,omitempty"`   // bytes per second; 0 = not measured
+	Served       float64 `json:"served,omitempty"` // bytes
+	Loss         float64 `json:"loss,omitempty"`
+	Slope        float64 `json:"up_uw_per_mbps,omitempty"`
+	Base         float64 `json:"base_uw,omitempty"`
+	TriedAt      float64 `json:"tried_us,omitempty"`
+	Trial        float64 `json:"trial,omitempty"` // bytes
+	Rank         float64 `json:"rank,omitempty"`
+	Weight       float64 `json:"weight,omitempty"`
+	Spill        float64 `json:"spill_us,omitempty"` // NeverSpills: never
+	Wait         float64 `json:"wait_us,omitempty"`
+	LeastRTT     float64 `json:"least_rtt_us,omitempty"`
+	CarriedBytes float64 `json:"carried_bytes,omitempty"`
+	Spent        float64 `json:"spent,omitempty"` // 0 or 1, as all below
+	Repairing    float64 `json:"repairing,omitempty"`
+	Holds        float64 `json:"holds,omitempty"`
+	Excluded     float64 `json:"excluded,omitempty"`
+	Allowed      float64 `json:"allowed,omitempty"`
+	Backup       float64 `json:"backup,omitempty"`
+	Stale        float64 `json:"stale,omitempty"`
+	Closing      float64 `json:"closing,omitempty"`
+	TimedOut     float64 `json:"timed_out,omitempty"`
+	Stalled      float64 `json:"stalled,omitempty"`
+	Full         float64 `json:"full,omitempty"`
+	Carried      float64 `json:"carried,omitempty"`
 }
 
 // Connection is what there is to send.
 type Connection struct {
 	Now         float64 `json:"now_us,omitempty"`
-	Window      float64 `json:"window,omitempty"` // bytes, as the next two
+	Waited      float64 `json:"waited_us,omitempty"`
+	Window      float64 `json:"window,omitempty"` // bytes, as the next three
 	Unsent      float64 `json:"unsent,omitempty"`
+	Fresh       float64 `json:"fresh,omitempty"`
 	Outstanding float64 `json:"outstanding,omitempty"`
 	Reinject    float64 `json:"reinject,omitempty"` // 0 or 1, as all below
 	Copying     float64 `json:"copying,omitempty"`
+	Repeating   float64 `json:"repeating,omitempty"`
+	Repeated    float64 `json:"repeated,omitempty"`
 	Copied      float64 `json:"copied,omitempty"`
 	More        float64 `json:"more,omitempty"`
 	Early       float64 `json:"early,omitempty"`
@@ -75,6 +83,7 @@ type Memory struct {
 	K            float64 `json:"k,omitempty"`
 	Alive        float64 `json:"alive,omitempty"`
 	Leader       float64 `json:"leader,omitempty"`
+	Slow         float64 `json:"slow,omitempty"`
 	Waiting      float64 `json:"waiting,omitempty"`
 }
 
@@ -90,6 +99,8 @@ type Outcome struct {
 	Send          []float64 // 0 or 1
 	Waits, Resend float64   // 0 or 1
 	Wait          float64   // µs until a cap allows more, and the connection's timer ends the wait
+	Look          float64   // µs after which the connection's timer looks; 0: the kernel's timeout
+	Repeats       float64   // number of the subflow whose data goes out again, from 1
 	Memory        Memory
 	Rate, Cost    []float64 // Mbit/s and mJ per Mbit expected
 	Objective     []float64 // O_k of the first k subflows

@@ -30,6 +30,8 @@ type Expect struct {
 	Waits     *float64           `json:"waits,omitempty"`
 	Resend    *float64           `json:"resend,omitempty"`
 	Wait      *float64           `json:"wait_us,omitempty"`
+	Look      *float64           `json:"look_us,omitempty"`
+	Repeats   *float64           `json:"repeats,omitempty"`
 	Rate      []float64          `json:"rate,omitempty"`
 	Cost      []float64          `json:"cost,omitempty"`
 	Objective []float64          `json:"objective,omitempty"`
@@ -63,6 +65,12 @@ func (o Outcome) Expected() (Expect, error) {
 	e := Expect{Send: o.Send, Waits: &o.Waits, Resend: &o.Resend, Rate: o.Rate, Cost: o.Cost, Objective: o.Objective}
 	if o.Wait > 0 {
 		e.Wait = &o.Wait
+	}
+	if o.Look > 0 {
+		e.Look = &o.Look
+	}
+	if o.Repeats > 0 {
+		e.Repeats = &o.Repeats
 	}
 	raw, err := json.Marshal(o.Memory)
 	if err != nil {

@@ -19,27 +19,29 @@ import (
 // Lane is one subflow of a connection, as packet schedulers see it.
 type Lane struct {
 	*State
-	Queued, Buffer int32       // bytes: sk_wmem_queued, sk_sndbuf
-	Timer          uint64      // jiffies; when its timer of retransmissions and probes goes off, 0: none runs
-	LeastRTO       uint32      // jiffies; read once
-	StaleCount     uint8       // timeouts of the connection's in which it has made no progress
-	Active         func() bool // mptcp_subflow_active: whether it may carry data; may change Stale
-	Scheduled      bool        // the scheduler has chosen it; the caller takes that away when it has sent
+	Queued, Buffer int32                 // bytes: sk_wmem_queued, sk_sndbuf
+	Timer          uint64                // jiffies; when its timer of retransmissions and probes goes off, 0: none runs
+	LeastRTO       uint32                // jiffies; read once
+	StaleCount     uint8                 // timeouts of the connection's in which it has made no progress
+	Active         func() bool           // mptcp_subflow_active: whether it may carry data; may change Stale
+	Carries        func(seq uint64) bool // mptcp_xsched_carries: has a byte of the connection that was not acknowledged to it
+	Scheduled      bool                  // the scheduler has chosen it; the caller takes that away when it has sent
 	sock, context  uint64
 }
 
 // Stream is an MPTCP connection under a packet scheduler, with the kernel's names of struct mptcp_sock. Before Send and
 // Retransmit the caller brings it and its lanes up to date. Schedulers write Burst and Timeout.
 type Stream struct {
-	Una, Nxt       uint64      // the first byte that is not acknowledged, the first that was never sent
-	Next           uint64      // the next that is to be sent: below Nxt while data are sent again
-	Written        uint64      // behind the last that the application has written
-	WndEnd         uint64      // the first behind the peer's window
-	Burst          int32       // bytes that those chosen may send
-	Timeout        uint64      // jiffies; timer_ival
-	Queued, Buffer int32       // bytes
-	Needed         uint64      // bytes of buffer that the scheduler has last asked for; schedulers write it
-	Resend         func() bool // __mptcp_retransmit_pending_data
+	Una, Nxt       uint64           // the first byte that is not acknowledged, the first that was never sent
+	Next           uint64           // the next that is to be sent: below Nxt while data are sent again
+	Written        uint64           // behind the last that the application has written
+	WndEnd         uint64           // the first behind the peer's window
+	Burst          int32            // bytes that those chosen may send
+	Timeout        uint64           // jiffies; timer_ival
+	Queued, Buffer int32            // bytes
+	Needed         uint64           // bytes of buffer that the scheduler has last asked for; schedulers write it
+	Resend         func() bool      // __mptcp_retransmit_pending_data
+	ResendOf       func(*Lane) bool // mptcp_xsched_resend_of
 
 	s       *Scheduler
 	lanes   []*Lane
@@ -113,6 +115,8 @@ func loadScheduler(spec *ebpf.CollectionSpec, name string, clock, jiffies func()
 			"bpf_iter_mptcp_xsched_destroy": {Arguments: 1, Call: func(_, _, _, _, _ uint64) uint64 { return 0 }},
 			"mptcp_xsched_set_scheduled":    {Arguments: 2, Call: s.choose},
 			"mptcp_xsched_active":           {Arguments: 1, Call: s.active},
+			"mptcp_xsched_carries":          {Arguments: 2, Call: func(context, seq, _, _, _ uint64) uint64 { return uint64(one(s.lane(context).Carries(seq))) }},
+			"mptcp_xsched_resend_of":        {Arguments: 2, Call: func(_, context, _, _, _ uint64) uint64 { return uint64(one(s.current.ResendOf(s.lane(context)))) }},
 			"mptcp_xsched_grow_buffer":      {Arguments: 2, Call: func(_, bytes, _, _, _ uint64) uint64 { s.current.Needed = bytes; return 0 }},
 			"mptcp_xsched_resend":           {Arguments: 1, Call: func(_, _, _, _, _ uint64) uint64 { return uint64(one(s.current.Resend())) }},
 		},

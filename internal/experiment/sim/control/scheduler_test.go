@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/mpcc/mpcc/bpf/catalog"
@@ -16,8 +17,8 @@ type laneStep struct {
 	Expires, BytesSent, BytesRetrans                                                   uint64
 	SrttUs8, RttvarUs, Cwnd, Ssthresh, MSS, PacketsOut, SackedOut, LostOut, RetransOut uint32
 	SndUna, SndNxt, WriteSeq, HighSeq, Queued, Buffer, RateDelivered, RateIntervalUs   uint32
-	CAState, Backup, Stale, StaleCount, Active, Revives                                uint8
-	Pad                                                                                [6]uint8
+	LeastRTTUs                                                                         uint32
+	CAState, Backup, Stale, StaleCount, Active, Revives, Carries, Pad                  uint8
 }
 
 type schedulerStep struct {
@@ -88,6 +89,10 @@ func (g *scheduling) do(t *testing.T, step schedulerStep) schedulerOutcome {
 			g.resent = 1
 			return g.present.Resends != 0
 		}
+		g.stream.ResendOf = func(l *Lane) bool {
+			g.resent = 2 + uint32(slices.Index(g.stream.lanes, l))
+			return g.present.Resends != 0
+		}
 		for i := range step.Count {
 			l := &Lane{State: &State{Interface: i + 1}, LeastRTO: 50}
 			l.Active = func() bool {
@@ -96,6 +101,7 @@ func (g *scheduling) do(t *testing.T, step schedulerStep) schedulerOutcome {
 				}
 				return g.present.Lanes[i].Active != 0 && !l.Stale
 			}
+			l.Carries = func(uint64) bool { return g.present.Lanes[i].Carries != 0 }
 			g.stream.Add(l)
 		}
 	}
@@ -167,6 +173,7 @@ func (l *Lane) set(s *laneStep) {
 	l.PacketsOut, l.SackedOut, l.LostOut, l.RetransOut = s.PacketsOut, s.SackedOut, s.LostOut, s.RetransOut
 	l.SndUna, l.SndNxt, l.WriteSeq, l.HighSeq = s.SndUna, s.SndNxt, s.WriteSeq, s.HighSeq
 	l.Queued, l.Buffer, l.RateDelivered, l.RateIntervalUs = int32(s.Queued), int32(s.Buffer), s.RateDelivered, s.RateIntervalUs
+	l.MinRttUs = s.LeastRTTUs
 	l.CAState, l.Backup, l.Stale, l.StaleCount, l.Scheduled = s.CAState, s.Backup != 0, s.Stale != 0, s.StaleCount, false
 }
 
@@ -176,7 +183,7 @@ func (g *scheduling) random(t *testing.T, r *rand.Rand) {
 	for i := range step.Count {
 		step.Lanes[i] = laneStep{
 			SrttUs8: (1000 + r.Uint32N(200_000)) << 3, RttvarUs: r.Uint32N(50_000), Cwnd: 10, Ssthresh: 0x7fffffff, MSS: 1420,
-			Buffer: 100_000, Active: 1, Backup: one(r.IntN(5) == 0),
+			LeastRTTUs: 1000, Buffer: 100_000, Active: 1, Backup: one(r.IntN(5) == 0),
 		}
 	}
 	step.Jiffies = step.NowNs / 4e6
@@ -235,6 +242,8 @@ func (s *schedulerStep) change(r *rand.Rand) {
 		l.SndUna += r.Uint32N(l.SndNxt - l.SndUna + 1)
 		l.BytesSent, l.BytesRetrans = l.BytesSent+r.Uint64N(60_000), l.BytesRetrans+r.Uint64N(100)
 		l.SrttUs8 = l.SrttUs8 - l.SrttUs8>>4 + r.Uint32N(l.SrttUs8>>3+100)
+		l.LeastRTTUs = 1 + r.Uint32N(l.SrttUs8>>3)
+		l.Carries = one(r.IntN(3) == 0)
 		l.Cwnd = 1 + r.Uint32N(60)
 		l.PacketsOut = r.Uint32N(l.Cwnd + 3)
 		l.SackedOut, l.LostOut, l.RetransOut = r.Uint32N(3), r.Uint32N(3), r.Uint32N(3)

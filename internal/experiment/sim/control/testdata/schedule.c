@@ -36,8 +36,8 @@ struct lane_step {
 	__u32 srtt_us8, rttvar_us, cwnd, ssthresh, mss, packets_out, sacked_out, lost_out,
 		retrans_out;
 	__u32 snd_una, snd_nxt, write_seq, high_seq, queued, buffer, rate_delivered,
-		rate_interval_us;
-	__u8 ca_state, backup, stale, stale_count, active, revives, pad[6];
+		rate_interval_us, least_rtt_us;
+	__u8 ca_state, backup, stale, stale_count, active, revives, carries, pad;
 };
 
 struct step {
@@ -161,6 +161,17 @@ bool sched_resend(struct mptcp_sock *sock)
 	return step.resends;
 }
 
+bool sched_carries(struct mptcp_subflow_context *subflow, __u64 seq)
+{
+	return step.lanes[subflow - contexts].carries;
+}
+
+bool sched_resend_of(struct mptcp_sock *sock, struct mptcp_subflow_context *subflow)
+{
+	resent = 2 + (subflow - contexts);
+	return step.resends;
+}
+
 void sched_grow_buffer(struct mptcp_sock *sock, __u64 bytes)
 {
 	buffer = bytes;
@@ -188,6 +199,7 @@ static void set(__u32 i)
 	tp->bytes_retrans = l->bytes_retrans;
 	tp->srtt_us = l->srtt_us8;
 	tp->rttvar_us = l->rttvar_us;
+	tp->rtt_min.s[0].v = l->least_rtt_us;
 	tp->snd_cwnd = l->cwnd;
 	tp->snd_ssthresh = l->ssthresh;
 	tp->mss_cache = l->mss;

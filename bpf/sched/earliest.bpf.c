@@ -1,0 +1,372 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * earliest: each byte where it arrives first, and what holds up the others once more on faster subflows. No paper's, but
+ * made of published ideas: to wait for a faster subflow if that is done sooner (ECF, Lim et al., CoNEXT 2017; STTF,
+ * Hurtig et al., ToN 2019), and opportunistic retransmission (Raiciu et al., NSDI 2012).
+ *
+ *   arrival  srtt - the least RTT / 2, and srtt more while the subflow repairs a loss: how long what is sent now takes.
+ *            The way there alone may have a queue, so the way back takes half of the least RTT.
+ *   rate     w / srtt
+ *
+ * New data: s is the usable subflow with the earliest arrival. The subflows that arrive earlier are full.
+ *   wait       if they are done with all that may be sent before s is with one byte:
+ *              least of their arrivals + k / sum of their rates < arrival_s
+ *   send on s  else
+ *   k  what may be sent: the connection's data, or what the peer's window takes of them if that is less
+ *
+ * A slow subflow h harms nobody while the others have something to send. But the buffers of both ends end with the
+ * oldest byte that was not acknowledged: if h has it, the others stop once they have filled them. All that h has goes
+ * out again on the others, if they are done with that and with all else sooner than h:
+ *   least of their arrivals + (k + what h has) / sum of their rates < held
+ *   held  srtt_h; twice that if h repairs a loss, or has had the oldest byte for longer than srtt_h
+ * Once for what was sent so far: the next time when all of that was acknowledged.
+ *
+ * The connection's timer looks after that, a round trip of the fastest subflow after the last progress, while there is
+ * a subflow with data that arrives later than twice the fastest. Nothing has timed out then (sched_patience.h).
+ *
+ * Kernels with a scheduler type of their own cannot tell who has a byte: there nothing is sent again before a timeout.
+ */
+#include "mpcc/sched.h"
+#include "mpcc/sched_patience.h"
+
+struct earliest_lane {
+	__u32 least_rtt_us; /* of the last minutes */
+	__u32 carried_bytes; /* handed to it and not acknowledged */
+	__u8 repairing; /* a loss */
+	__u8 holds; /* has the connection's oldest byte; known for retransmissions only */
+};
+
+struct earliest_demand {
+	__u64 fresh; /* bytes that were never sent */
+	__u32 waited_us; /* since the oldest byte is the oldest */
+	__u8 early; /* the timer went off before a timeout was due */
+	__u8 repeating; /* what is to be sent was sent once already */
+	__u8 repeated; /* and so was the oldest byte */
+};
+
+struct earliest_memory {
+	__u32 slow; /* the subflow whose data was sent again last, as subflow_id */
+	__u64 repeated_to; /* data sequence number up to which that was */
+	struct sched_progress progress;
+};
+
+struct earliest_outcome {
+	__u32 look_us; /* after which the timer goes off, to look; 0 = after the kernel's timeout */
+	__u32 repeats; /* number of the subflow whose data goes out again, from 1; 0 = none */
+};
+
+struct sched_own {
+	unsigned long timeout; /* jiffies; the kernel's for the connection's timer */
+	struct mpcc_num rate; /* of the subflows added up last, in bytes per us8 */
+	struct earliest_lane lanes[MPCC_MAX_LANES];
+	struct earliest_demand demand;
+	struct earliest_memory memory;
+	struct earliest_outcome outcome;
+};
+
+MPCC_GLOBAL int add_rate(struct mpcc_scene *s nonnull, struct sched_own *own nonnull, __u32 i)
+{
+	const struct mpcc_lane *l = lane_at(s, i);
+	struct mpcc_num window = num_of((__u64)l->cwnd * l->mss);
+
+	own->rate = num_add(own->rate, num_div(window, num_of(l->srtt_us8)));
+	return 0;
+}
+
+/* How long a byte takes that is sent now. */
+MPCC_GLOBAL __u64 arrival_us8(struct mpcc_scene *s nonnull, struct sched_own *own nonnull, __u32 i)
+{
+	const struct earliest_lane *o = element_of(own->lanes, i);
+	__u64 srtt_us8 = lane_at(s, i)->srtt_us8, back_us8 = 4ULL * o->least_rtt_us;
+
+	return (o->repairing ? 2 * srtt_us8 : srtt_us8) -
+	       (back_us8 < srtt_us8 ? back_us8 : srtt_us8);
+}
+
+/* Bytes that may be sent for the first time. */
+static __always_inline __u64 sendable(const struct mpcc_scene *s, const struct sched_own *own)
+{
+	return own->demand.fresh < s->demand.window ? own->demand.fresh : s->demand.window;
+}
+
+#define NEVER (~0ULL)
+
+/* Those that are asked who arrives first. */
+enum earliest_who {
+	WHO_IS_USABLE,
+	WHO_IS_ALIVE,
+	WHO_LACKS_OLDEST, /* alive, and without the connection's oldest byte */
+};
+
+static __always_inline bool is_one(struct mpcc_scene *s, struct sched_own *own, __u32 i, int who)
+{
+	const struct mpcc_verdict *v = verdict_at(s, i);
+
+	if (who == WHO_IS_USABLE)
+		return v->usable;
+	return v->alive && !(who == WHO_LACKS_OLDEST && element_of(own->lanes, i)->holds);
+}
+
+/* The subflow among them with the earliest arrival; MPCC_NO_LANE if there is none. */
+MPCC_GLOBAL __u32 earliest_of(struct mpcc_scene *s nonnull, struct sched_own *own nonnull, int who)
+{
+	__u32 best = MPCC_NO_LANE;
+	__u64 least_us8 = 0;
+
+	for_each_lane(i, s)
+	{
+		__u64 us8 = arrival_us8(s, own, i);
+
+		if (!is_one(s, own, i, who) || (best != MPCC_NO_LANE && us8 >= least_us8))
+			continue;
+		best = i;
+		least_us8 = us8;
+	}
+	return best;
+}
+
+/* Adds up the rates of those among them that arrive before a time. */
+MPCC_GLOBAL int add_rates(struct mpcc_scene *s nonnull, struct sched_own *own nonnull, int who,
+			  __u64 before_us8)
+{
+	own->rate = num_zero();
+	for_each_lane(i, s)
+	{
+		if (is_one(s, own, i, who) && arrival_us8(s, own, i) < before_us8)
+			add_rate(s, own, i);
+	}
+	return 0;
+}
+
+/* Those whose rates were added up are done with so many bytes in less than a time. */
+static __always_inline bool done_within(const struct sched_own *own, __u64 bytes, __u64 us8)
+{
+	return num_less(num_of(bytes), num_mul(own->rate, num_of(us8)));
+}
+
+/* Those that arrive before subflow i are done with all that may be sent before i is with one byte. */
+MPCC_GLOBAL bool others_are_done(struct mpcc_scene *s nonnull, struct sched_own *own nonnull,
+				 __u32 i)
+{
+	__u64 us8 = arrival_us8(s, own, i), least_us8;
+	__u32 first = earliest_of(s, own, WHO_IS_ALIVE);
+
+	least_us8 = arrival_us8(s, own, first);
+	if (first == MPCC_NO_LANE || least_us8 >= us8)
+		return false;
+	add_rates(s, own, WHO_IS_ALIVE, us8);
+	return done_within(own, sendable(s, own), us8 - least_us8);
+}
+
+/* How long subflow i takes with all that it has. */
+MPCC_GLOBAL __u64 held_us8(struct mpcc_scene *s nonnull, struct sched_own *own nonnull, __u32 i)
+{
+	__u64 srtt_us8 = lane_at(s, i)->srtt_us8;
+
+	if (element_of(own->lanes, i)->repairing || 8ULL * own->demand.waited_us > srtt_us8)
+		return 2 * srtt_us8;
+	return srtt_us8;
+}
+
+/* Of the subflows with the connection's oldest byte, the one that is done first; MPCC_NO_LANE if none has it. */
+MPCC_GLOBAL __u32 holder(struct mpcc_scene *s nonnull, struct sched_own *own nonnull)
+{
+	__u32 best = MPCC_NO_LANE;
+	__u64 least_us8 = 0;
+
+	for_each_lane(i, s)
+	{
+		__u64 us8 = held_us8(s, own, i);
+
+		if (!element_of(own->lanes, i)->holds || (best != MPCC_NO_LANE && us8 >= least_us8))
+			continue;
+		best = i;
+		least_us8 = us8;
+	}
+	return best;
+}
+
+/* The number from 1 of the subflow whose data goes out again; 0 if none. */
+MPCC_GLOBAL __u32 to_repeat(struct mpcc_scene *s nonnull, struct sched_own *own nonnull)
+{
+	__u32 slow = holder(s, own), first = earliest_of(s, own, WHO_LACKS_OLDEST);
+	__u64 held, arrival;
+
+	if (slow == MPCC_NO_LANE || first == MPCC_NO_LANE || own->demand.repeating ||
+	    own->demand.repeated)
+		return 0;
+	held = held_us8(s, own, slow);
+	arrival = arrival_us8(s, own, first);
+	if (arrival >= held)
+		return 0;
+	add_rates(s, own, WHO_LACKS_OLDEST, NEVER);
+	if (!done_within(own, sendable(s, own) + element_of(own->lanes, slow)->carried_bytes,
+			 held - arrival))
+		return 0;
+	return slow + 1;
+}
+
+/* A subflow has data and arrives later than twice a time. */
+MPCC_GLOBAL bool some_is_slow(struct mpcc_scene *s nonnull, struct sched_own *own nonnull,
+			      __u64 us8)
+{
+	bool found = false;
+
+	for_each_lane(i, s)
+	{
+		if (element_of(own->lanes, i)->carried_bytes && !lane_gone(lane_at(s, i)) &&
+		    arrival_us8(s, own, i) > 2 * us8)
+			found = true;
+	}
+	return found;
+}
+
+/* Sets the timer, for what may have to be sent again. */
+MPCC_GLOBAL int watch(struct mpcc_scene *s nonnull, struct sched_own *own nonnull)
+{
+	__u32 first = earliest_of(s, own, WHO_IS_ALIVE);
+
+	own->outcome.look_us = 0;
+	if (first != MPCC_NO_LANE && some_is_slow(s, own, arrival_us8(s, own, first)))
+		own->outcome.look_us = 1 + (lane_at(s, first)->srtt_us8 >> 3);
+	return 0;
+}
+
+/* Keeps what was taken from the slow subflow off it, if another is alive. */
+MPCC_GLOBAL int spare_slow(struct mpcc_scene *s nonnull, struct sched_own *own nonnull)
+{
+	bool others = false;
+
+	for_each_lane(i, s)
+	{
+		if (s->verdicts[i].alive && s->lanes[i].subflow_id != own->memory.slow)
+			others = true;
+	}
+	if (!others)
+		return 0;
+	for_each_lane(i, s)
+	{
+		if (s->lanes[i].subflow_id == own->memory.slow)
+			s->verdicts[i].usable = 0;
+	}
+	return 0;
+}
+
+MPCC_GLOBAL int earliest_rule(struct mpcc_scene *s nonnull, struct sched_own *own nonnull)
+{
+	__u32 first;
+
+	watch(s, own);
+	own->outcome.repeats = 0;
+	if (s->demand.reinject && own->demand.early) {
+		own->outcome.repeats = to_repeat(s, own);
+		if (own->outcome.repeats)
+			own->memory.slow = lane_at(s, own->outcome.repeats - 1)->subflow_id;
+		return RULE_DEFERS;
+	}
+	if (own->demand.repeating && own->demand.repeated && !s->demand.reinject)
+		spare_slow(s, own);
+	first = earliest_of(s, own, WHO_IS_USABLE);
+	if (first == MPCC_NO_LANE || s->demand.reinject || !others_are_done(s, own, first))
+		send_on(s, first);
+	return RULE_MARKED;
+}
+
+static __always_inline void earliest_read_subflow(struct sched_own *own, __u32 i,
+						  const struct tcp_sock *tp)
+{
+	struct earliest_lane *o = element_of(own->lanes, i);
+
+	o->least_rtt_us = tp->rtt_min.s[0].v;
+	o->carried_bytes = tp->write_seq - tp->snd_una;
+	o->repairing = mpcc_bits(&tp->inet_conn, icsk_ca_state) >= TCP_CA_Recovery;
+}
+
+static __always_inline void earliest_read_connection(struct sched_own *own,
+						     const struct mpcc_scene *s,
+						     const struct mptcp_sock *msk)
+{
+	struct earliest_memory *m = &own->memory;
+	__u64 waited_us;
+
+	/* The first decision: nothing was repeated, whatever number the connection began with. */
+	if (!m->progress.progress_us)
+		m->repeated_to = msk->snd_una;
+	own->demand.fresh = msk->write_seq - msk->snd_nxt;
+	own->demand.repeating = (__s64)(msk->snd_nxt - sched_next_seq(msk)) > 0;
+	own->demand.repeated = (__s64)(m->repeated_to - msk->snd_una) > 0;
+	own->demand.early = is_early(&m->progress, s, msk);
+	waited_us = s->demand.now_us - m->progress.progress_us;
+	own->demand.waited_us = waited_us < 0xffffffff ? waited_us : 0xffffffff;
+}
+
+static __always_inline void earliest_read_retrans(struct sched_own *own, struct mptcp_sock *msk)
+{
+	struct mptcp_subflow_context *subflow;
+	const struct tcp_sock *tp;
+	__u32 i = 0;
+
+	sched_for_each(subflow, tp, msk)
+	{
+		if (i >= MPCC_MAX_LANES)
+			break;
+		element_of(own->lanes, i)->holds = sched_carries(subflow, msk->snd_una);
+		i++;
+	}
+}
+
+/* In ticks, of 1 to 10 ms: taken for 10, the timer may go off early, and then nothing may have to be done. */
+static __always_inline void set_timer(struct sched_own *own, struct mptcp_sock *msk)
+{
+	if (own->outcome.look_us)
+		sched_set_timeout(msk, 1 + own->outcome.look_us / 10000);
+}
+
+static __always_inline int earliest_after_send(struct sched_own *own, const struct mpcc_scene *s,
+					       struct mptcp_sock *msk, int scheduled)
+{
+	own->timeout = msk->timer_ival;
+	set_timer(own, msk);
+	return scheduled;
+}
+
+static __always_inline void repeat(struct sched_own *own, struct mptcp_sock *msk)
+{
+	struct mptcp_subflow_context *subflow;
+	const struct tcp_sock *tp;
+	__u32 i = 0;
+
+	own->memory.repeated_to = msk->snd_nxt;
+	sched_for_each(subflow, tp, msk)
+	{
+		if (++i != own->outcome.repeats)
+			continue;
+		sched_resend_of(msk, subflow);
+		return;
+	}
+}
+
+static __always_inline int earliest_after_retrans(struct sched_own *own, const struct mpcc_scene *s,
+						  struct mptcp_sock *msk, int scheduled)
+{
+	if (own->outcome.repeats)
+		repeat(own, msk);
+	sched_set_timeout(msk, own->timeout);
+	set_timer(own, msk);
+	if (own->demand.early)
+		return SCHED_EARLY;
+	/* The next timeout is due no sooner than this one was. */
+	own->memory.progress.progress_us = s->demand.now_us;
+	return scheduled;
+}
+
+static const struct sched_hooks sched_hooks = {
+	.rule = earliest_rule,
+	.read_subflow = earliest_read_subflow,
+	.read_connection = earliest_read_connection,
+	.read_retrans = earliest_read_retrans,
+	.after_send = earliest_after_send,
+	.after_retrans = earliest_after_retrans,
+};
+
+SCHED_TABLE(earliest);

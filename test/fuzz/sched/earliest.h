@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* What the packet scheduler earliest has for itself: drawn, and checked after a decision. */
+
+static void draw_own(struct input *in, struct sched_own *own)
+{
+	__u8 flags = draw_byte(in);
+
+	own->demand.early = flags & 1;
+	own->demand.repeating = flags >> 1 & 1;
+	own->demand.repeated = flags >> 2 & 1;
+	own->demand.fresh = draw_number(in, 40);
+	own->demand.waited_us = draw_number(in, 32);
+	own->memory.slow = draw_byte(in) % (MPCC_MAX_LANES + 2);
+	for (__u32 i = 0; i < eval.count; i++) {
+		struct earliest_lane *o = &own->lanes[i];
+
+		flags = draw_byte(in);
+		o->repairing = flags & 1;
+		o->holds = flags >> 1 & 1;
+		o->least_rtt_us = draw_number(in, 32);
+		o->carried_bytes = draw_number(in, 32);
+	}
+}
+
+/* Only what a subflow has is sent again, by the timer, and not what is being sent again already. */
+static void check_own(const struct sched_own *own)
+{
+	__u32 repeats = own->outcome.repeats;
+
+	if (!repeats)
+		return;
+	require(repeats <= eval.count && own->lanes[repeats - 1].holds, "subflow %u of %u", repeats,
+		eval.count);
+	require(eval.demand.reinject && own->demand.early && !own->demand.repeating &&
+			!own->demand.repeated,
+		"subflow %u", repeats);
+}
