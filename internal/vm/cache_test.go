@@ -171,3 +171,20 @@ func endIdleThreads() {
 	locked.Wait()
 	close(all)
 }
+
+// mmdebstrap, when it fails while it writes, sends SIGHUP to its process group.
+func TestFailureOfMmdebstrapHitsNobodyElse(t *testing.T) {
+	bin := t.TempDir()
+	if err := os.WriteFile(filepath.Join(bin, "mmdebstrap"), []byte("#!/bin/sh\nkill -HUP 0\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+	t.Setenv("MPCC_DEBIAN_MIRROR", "http://mirror.invalid/debian")
+	cmd, err := debootstrap(t.Context(), t.TempDir(), hostArch, "tar", "-", []string{rootfsSuite}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := output(cmd); err == nil || !strings.Contains(err.Error(), "hangup") {
+		t.Errorf("it fails with %v, not with a hangup", err)
+	}
+}

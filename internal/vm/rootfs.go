@@ -51,25 +51,38 @@ func (c cache) debian(ctx context.Context, name string, k Kernel, suites, packag
 	recipe := fmt.Sprintf("2 %q %q %q", suites, packages, dropped)
 	return c.entry(name, recipe, refresh, func(dir string) error {
 		c.say("building the root file system")
-		cmd, err := debootstrap(ctx, dir, k.GOARCH(), "tar", "-", suites, packages)
-		if err != nil {
-			return err
+		const tries = 3 // a mirror may fail for a moment
+		var err error
+		for range tries {
+			if err = writeDebian(ctx, dir, k.GOARCH(), suites, packages, dropped); err == nil || ctx.Err() != nil {
+				return err
+			}
+			c.say(fmt.Sprintf("building the root file system once more: %v", err))
 		}
-		f, err := os.Create(filepath.Join(dir, "root.cpio"))
-		if err != nil {
-			return err
-		}
-		defer f.Close()
-		w := bufio.NewWriterSize(f, 1<<20)
-		archive := newCpioWriter(w)
-		err = stream(cmd, func(r io.Reader) error {
-			return archive.tar(r, func(name string) bool { return !within(name, dropped) })
-		})
-		if err != nil {
-			return err
-		}
-		return errors.Join(archive.close(), w.Flush(), f.Close())
+		return err
 	})
+}
+
+// writeDebian writes root.cpio.
+func writeDebian(ctx context.Context, dir, arch string, suites, packages, dropped []string) error {
+	cmd, err := debootstrap(ctx, dir, arch, "tar", "-", suites, packages)
+	if err != nil {
+		return err
+	}
+	f, err := os.Create(filepath.Join(dir, "root.cpio"))
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	w := bufio.NewWriterSize(f, 1<<20)
+	archive := newCpioWriter(w)
+	err = stream(cmd, func(r io.Reader) error {
+		return archive.tar(r, func(name string) bool { return !within(name, dropped) })
+	})
+	if err != nil {
+		return err
+	}
+	return errors.Join(archive.close(), w.Flush(), f.Close())
 }
 
 // debootstrap is the command that writes a Debian of the first suite, with packages that may come from all, to a target
@@ -97,6 +110,9 @@ func debootstrap(ctx context.Context, dir, arch, format, target string, suites, 
 	}
 	cmd := command(ctx, args[0], args[1:]...)
 	cmd.Env = append(os.Environ(), "TMPDIR="+dir)
+	// When it fails while it writes, mmdebstrap sends SIGHUP to all of its process group: that must not be ours, nor that of
+	// whoever runs us.
+	cmd.SysProcAttr.Setpgid = true
 	return cmd, nil
 }
 
