@@ -1,30 +1,32 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * earliest: each byte where it arrives first, and what holds up the others once more on faster subflows. No paper's, but
- * made of published ideas: to wait for a faster subflow if that is done sooner (ECF, Lim et al., CoNEXT 2017; STTF,
- * Hurtig et al., ToN 2019), and opportunistic retransmission (Raiciu et al., NSDI 2012).
+ * earliest: each byte goes where it arrives first, and what a slow subflow holds is sent again on faster ones before the
+ * connection has to wait for it. No paper's rule, but made of published ideas: not to use a slow subflow while a faster one
+ * is done sooner (ECF, Lim et al., CoNEXT 2017; STTF, Hurtig et al., ToN 2019), and opportunistic retransmission (Raiciu et
+ * al., NSDI 2012).
  *
- *   arrival  srtt - the least RTT / 2, and srtt more while the subflow repairs a loss: how long what is sent now takes.
- *            The way there alone may have a queue, so the way back takes half of the least RTT.
+ *   arrival  srtt - the least RTT / 2, and srtt more while the subflow repairs a loss: how long a byte takes that is sent
+ *            now. The way there may have a queue, the way back takes half of the least RTT.
  *   rate     w / srtt
+ *   k        bytes that were never sent, at most what the peer's window takes
  *
  * New data: s is the usable subflow with the earliest arrival. The subflows that arrive earlier are full.
- *   wait       if they are done with all that may be sent before s is with one byte:
+ *   wait       if the earlier subflows have delivered k bytes before s delivers one:
  *              least of their arrivals + k / sum of their rates < arrival_s
  *   send on s  else
- *   k  what may be sent: the connection's data, or what the peer's window takes of them if that is less
  *
- * A slow subflow h harms nobody while the others have something to send. But the buffers of both ends end with the
- * oldest byte that was not acknowledged: if h has it, the others stop once they have filled them. All that h has goes
- * out again on the others, if they are done with that and with all else sooner than h:
- *   least of their arrivals + (k + what h has) / sum of their rates < held
- *   held  srtt_h; twice that if h repairs a loss, or has had the oldest byte for longer than srtt_h
- * Once for what was sent so far: the next time when all of that was acknowledged.
+ * A slow subflow h harms nobody while the other subflows have something to send. But the buffers of both hosts begin at the
+ * connection's oldest byte that is not acknowledged. If h holds that byte, the buffers fill, and the other subflows stop.
+ * All that h holds is sent again on the others, if they deliver it, and k bytes, before h is done:
+ *   least of their arrivals + (k + bytes held by h) / sum of their rates < held
+ *   held  srtt_h; twice that if h repairs a loss, or if the oldest byte has been the oldest for longer than srtt_h
+ * What was sent until then is sent again once: h's data is repeated next when all of that is acknowledged.
  *
- * The connection's timer looks after that, a round trip of the fastest subflow after the last progress, while there is
- * a subflow with data that arrives later than twice the fastest. Nothing has timed out then (sched_patience.h).
+ * While a subflow with data arrives later than twice the fastest, the connection's timer goes off a round trip of the
+ * fastest after the last progress, to see whether h's data is to be sent again. That is no timeout (sched_patience.h).
  *
- * Kernels with a scheduler type of their own cannot tell who has a byte: there nothing is sent again before a timeout.
+ * Kernels with a scheduler type of their own have no function that tells who holds a byte: there nothing is sent again
+ * before a timeout.
  */
 #include "mpcc/sched.h"
 #include "mpcc/sched_patience.h"
@@ -206,7 +208,7 @@ MPCC_GLOBAL __u32 to_repeat(struct mpcc_scene *s nonnull, struct sched_own *own 
 	return slow + 1;
 }
 
-/* A subflow has data and arrives later than twice a time. */
+/* Whether some subflow has data, and arrives later than twice the time given. */
 MPCC_GLOBAL bool some_is_slow(struct mpcc_scene *s nonnull, struct sched_own *own nonnull,
 			      __u64 us8)
 {
@@ -221,7 +223,7 @@ MPCC_GLOBAL bool some_is_slow(struct mpcc_scene *s nonnull, struct sched_own *ow
 	return found;
 }
 
-/* Sets the timer, for what may have to be sent again. */
+/* When the timer is to go off, to see whether data is to be sent again. */
 MPCC_GLOBAL int watch(struct mpcc_scene *s nonnull, struct sched_own *own nonnull)
 {
 	__u32 first = earliest_of(s, own, WHO_IS_ALIVE);
@@ -232,7 +234,7 @@ MPCC_GLOBAL int watch(struct mpcc_scene *s nonnull, struct sched_own *own nonnul
 	return 0;
 }
 
-/* Keeps what was taken from the slow subflow off it, if another is alive. */
+/* Keeps the slow subflow from sending its own data again, if another subflow is alive. */
 MPCC_GLOBAL int spare_slow(struct mpcc_scene *s nonnull, struct sched_own *own nonnull)
 {
 	bool others = false;
@@ -315,7 +317,7 @@ static __always_inline void earliest_read_retrans(struct sched_own *own, struct 
 	}
 }
 
-/* In ticks, of 1 to 10 ms: taken for 10, the timer may go off early, and then nothing may have to be done. */
+/* A tick has 1 to 10 ms. Taken for 10 ms, the timer goes off early at worst, finds nothing to do, and is set anew. */
 static __always_inline void set_timer(struct sched_own *own, struct mptcp_sock *msk)
 {
 	if (own->outcome.look_us)
@@ -353,11 +355,7 @@ static __always_inline int earliest_after_retrans(struct sched_own *own, const s
 		repeat(own, msk);
 	sched_set_timeout(msk, own->timeout);
 	set_timer(own, msk);
-	if (own->demand.early)
-		return SCHED_EARLY;
-	/* The next timeout is due no sooner than this one was. */
-	own->memory.progress.progress_us = s->demand.now_us;
-	return scheduled;
+	return end_timeout(&own->memory.progress, s, own->demand.early, scheduled);
 }
 
 static const struct sched_hooks sched_hooks = {

@@ -153,11 +153,7 @@ static __always_inline int redundant_after_retrans(struct sched_own *own,
 		own->memory.copied_to = msk->snd_una + 1;
 	if (s->outcome.resend)
 		own->memory.copied_to = msk->snd_nxt;
-	if (own->demand.early)
-		return SCHED_EARLY;
-	/* The next timeout is due no sooner than this one was. */
-	own->memory.progress.progress_us = s->demand.now_us;
-	return scheduled;
+	return end_timeout(&own->memory.progress, s, own->demand.early, scheduled);
 }
 
 static const struct sched_hooks sched_hooks = {

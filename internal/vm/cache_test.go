@@ -5,6 +5,7 @@ package vm
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -186,5 +187,22 @@ func TestFailureOfMmdebstrapHitsNobodyElse(t *testing.T) {
 	}
 	if _, err := output(cmd); err == nil || !strings.Contains(err.Error(), "hangup") {
 		t.Errorf("it fails with %v, not with a hangup", err)
+	}
+}
+
+// What fails for a moment is built again; what goes on failing is an error, the last one.
+func TestDownloadTriesAgain(t *testing.T) {
+	c := newCache(t)
+	for _, failures := range []int{0, 2, 3} {
+		built := 0
+		err := c.download(t.Context(), "building a thing", func() error {
+			if built++; built <= failures {
+				return fmt.Errorf("failure %d", built)
+			}
+			return nil
+		})
+		if failed := failures >= 3; (err != nil) != failed || built != min(failures+1, 3) {
+			t.Errorf("with %d failures it is built %d times: %v", failures, built, err)
+		}
 	}
 }

@@ -31,13 +31,16 @@ func NewDisk(ctx context.Context, file string, stage func(string)) error {
 	}
 	defer unlock()
 	dir, err := c.entry("disk", fmt.Sprintf("1 %q %s", diskPackages, diskRoom), false, func(dir string) error {
-		c.say("building a disk")
 		image := filepath.Join(dir, "disk")
-		cmd, err := debootstrap(ctx, dir, hostArch, "ext2", image, []string{rootfsSuite}, diskPackages)
-		if err != nil {
+		err := c.download(ctx, "building a disk", func() error {
+			cmd, err := debootstrap(ctx, dir, hostArch, "ext2", image, []string{rootfsSuite}, diskPackages)
+			if err != nil {
+				return err
+			}
+			_, err = output(cmd)
 			return err
-		}
-		if _, err := output(cmd); err != nil {
+		})
+		if err != nil {
 			return err
 		}
 		if _, err := output(command(ctx, "truncate", "--size=+"+diskRoom, image)); err != nil {

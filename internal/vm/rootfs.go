@@ -50,17 +50,22 @@ func (c cache) debian(ctx context.Context, name string, k Kernel, suites, packag
 	}
 	recipe := fmt.Sprintf("2 %q %q %q", suites, packages, dropped)
 	return c.entry(name, recipe, refresh, func(dir string) error {
-		c.say("building the root file system")
-		const tries = 3 // a mirror may fail for a moment
-		var err error
-		for range tries {
-			if err = writeDebian(ctx, dir, k.GOARCH(), suites, packages, dropped); err == nil || ctx.Err() != nil {
-				return err
-			}
-			c.say(fmt.Sprintf("building the root file system once more: %v", err))
-		}
-		return err
+		return c.download(ctx, "building the root file system", func() error {
+			return writeDebian(ctx, dir, k.GOARCH(), suites, packages, dropped)
+		})
 	})
+}
+
+// download says what is being built, and builds it; up to three times, since a mirror may fail for a moment.
+func (c cache) download(ctx context.Context, what string, build func() error) error {
+	for try := 1; ; try++ {
+		c.say(what)
+		err := build()
+		if err == nil || ctx.Err() != nil || try == 3 {
+			return err
+		}
+		c.say(fmt.Sprintf("%s has failed: %v", what, err))
+	}
 }
 
 // writeDebian writes root.cpio.
@@ -110,8 +115,8 @@ func debootstrap(ctx context.Context, dir, arch, format, target string, suites, 
 	}
 	cmd := command(ctx, args[0], args[1:]...)
 	cmd.Env = append(os.Environ(), "TMPDIR="+dir)
-	// When it fails while it writes, mmdebstrap sends SIGHUP to all of its process group: that must not be ours, nor that of
-	// whoever runs us.
+	// When mmdebstrap fails while it writes, it sends SIGHUP to its whole process group. In the group of this process those
+	// would be all that runs the tests: go, make and the shell.
 	cmd.SysProcAttr.Setpgid = true
 	return cmd, nil
 }

@@ -511,7 +511,8 @@ func TestModuleRules(t *testing.T) {
 		t.Errorf("a tail call: %q", complaint)
 	}
 
-	// What takes a lock that an ACK may hold already: each of these, with the others taken out.
+	// Each function that takes a subflow's or the connection's lock, which the ACK that has get_send called may hold; calls of
+	// the other such functions are taken out of the program.
 	functions := []string{"mptcp_xsched_resend", "mptcp_xsched_carries", "mptcp_xsched_resend_of"}
 	for _, function := range functions {
 		s, _, err := objectOf("sched/earliest")

@@ -199,9 +199,9 @@ func TestOwnTimeSendBuffer(t *testing.T) {
 	}
 }
 
-// What a path has when it slows down goes out again on the other one, so that the stream goes on: what the first path has
-// in its window takes it 7 s at 0.1 Mbit/s, and the second one carries 1.2 MB/s. minrtt leaves it where it is, and then
-// some 20 kB arrive in each of these seconds.
+// The first path slows down to 0.1 Mbit/s, at which the 60 packets in its queue take 7 s. earliest sends these packets
+// again on the second path, which carries 1.2 MB/s, so that the stream goes on. minrtt does not send them again: some 20 kB
+// arrive in each second then.
 func TestOwnTimeStrandedDataGoesOutAgain(t *testing.T) {
 	load(t, "earliest")
 	shapes := [2]lab.Shape{

@@ -7,6 +7,7 @@
 #define MPCC_SCHED_PATIENCE_H
 
 #include "sched_hooks.h"
+#include "sched_kernel.h"
 
 struct sched_progress {
 	__u64 oldest; /* data sequence number of the oldest outstanding byte */
@@ -35,6 +36,16 @@ static __always_inline bool is_early(struct sched_progress *p, const struct mpcc
 		p->progress_us = s->demand.now_us;
 	p->oldest = msk->snd_una;
 	return s->demand.now_us - p->progress_us < patience_us(s);
+}
+
+/* What the hook after_retrans returns. After a timeout the next one is due no sooner than this one was. */
+static __always_inline int end_timeout(struct sched_progress *p, const struct mpcc_scene *s,
+				       bool early, int scheduled)
+{
+	if (early)
+		return SCHED_EARLY;
+	p->progress_us = s->demand.now_us;
+	return scheduled;
 }
 
 #endif

@@ -76,7 +76,7 @@ func earliestRule(d *decision) {
 	d.send(s)
 }
 
-// spareSlow keeps what is sent again off the subflow that had it, while there is another one.
+// spareSlow makes the slow subflow, whose data is being sent again, unusable if another subflow is alive.
 func (d *decision) spareSlow() {
 	others := false
 	for i, s := range d.Subflows {

@@ -62,15 +62,9 @@ func ReadVectors(path string) (Vectors, error) {
 
 // Expected is all of an outcome.
 func (o Outcome) Expected() (Expect, error) {
-	e := Expect{Send: o.Send, Waits: &o.Waits, Resend: &o.Resend, Rate: o.Rate, Cost: o.Cost, Objective: o.Objective}
-	if o.Wait > 0 {
-		e.Wait = &o.Wait
-	}
-	if o.Look > 0 {
-		e.Look = &o.Look
-	}
-	if o.Repeats > 0 {
-		e.Repeats = &o.Repeats
+	e := Expect{
+		Send: o.Send, Waits: &o.Waits, Resend: &o.Resend, Wait: &o.Wait, Look: &o.Look, Repeats: &o.Repeats,
+		Rate: o.Rate, Cost: o.Cost, Objective: o.Objective,
 	}
 	raw, err := json.Marshal(o.Memory)
 	if err != nil {
