@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 
 	"github.com/mpcc/mpcc/test/verified"
 )
@@ -109,10 +110,12 @@ func runEndToEnd(ctx context.Context, b *bench, cells []verified.Cell) error {
 
 var vmKernel = regexp.MustCompile(`Linux (\S+) under `)
 
-// makes runs make, shows what it prints, and returns that.
+// makes runs make, shows what it prints, and returns that. When it is broken off, all that make has started ends.
 func (b *bench) makes(ctx context.Context, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "make", append([]string{"--no-print-directory"}, args...)...)
 	cmd.Dir = b.root
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
 	var printed bytes.Buffer
 	both := io.MultiWriter(os.Stderr, &printed)
 	cmd.Stdout, cmd.Stderr = both, both
