@@ -75,6 +75,7 @@ type MapsMpccSchedConnection struct {
 	Decisions       uint64
 	Waits           uint64
 	Retransmissions uint64
+	Repeats         uint64
 	NetnsCookie     uint64
 	Token           uint32
 	Netns           uint32
@@ -107,6 +108,7 @@ type MapsMpccSchedConnection struct {
 		Retransmitted uint64
 		Full          uint64
 		Refused       uint64
+		Repeated      uint64
 		Rate          struct {
 			_ structs.HostLayout
 			M uint32
@@ -119,6 +121,8 @@ type MapsMpccSchedConnection struct {
 		}
 		SubflowId uint32
 		Ifindex   uint32
+		ArrivalUs uint32
+		Held      uint32
 		Pad       uint32
 		LocalId   uint8
 		RemoteId  uint8
@@ -141,6 +145,7 @@ type MapsMpccSchedTotal struct {
 	Decisions       uint64
 	Waits           uint64
 	Retransmissions uint64
+	Repeats         uint64
 	Bytes           uint64
 	UpdatedUs       uint64
 	Netns           uint32

@@ -54,7 +54,6 @@ struct earliest_memory {
 
 struct earliest_outcome {
 	__u32 look_us; /* after which the timer goes off, to look; 0 = after the kernel's timeout */
-	__u32 repeats; /* number of the subflow whose data goes out again, from 1; 0 = none */
 };
 
 struct sched_own {
@@ -76,13 +75,17 @@ MPCC_GLOBAL int add_rate(struct mpcc_scene *s nonnull, struct sched_own *own non
 }
 
 /* How long a byte takes that is sent now. */
-MPCC_GLOBAL __u64 arrival_us8(struct mpcc_scene *s nonnull, struct sched_own *own nonnull, __u32 i)
+static __always_inline __u64 arrival_of(const struct mpcc_lane *l, const struct earliest_lane *o)
 {
-	const struct earliest_lane *o = element_of(own->lanes, i);
-	__u64 srtt_us8 = lane_at(s, i)->srtt_us8, back_us8 = 4ULL * o->least_rtt_us;
+	__u64 srtt_us8 = l->srtt_us8, back_us8 = 4ULL * o->least_rtt_us;
 
 	return (o->repairing ? 2 * srtt_us8 : srtt_us8) -
 	       (back_us8 < srtt_us8 ? back_us8 : srtt_us8);
+}
+
+MPCC_GLOBAL __u64 arrival_us8(struct mpcc_scene *s nonnull, struct sched_own *own nonnull, __u32 i)
+{
+	return arrival_of(lane_at(s, i), element_of(own->lanes, i));
 }
 
 /* Bytes that may be sent for the first time. */
@@ -259,11 +262,10 @@ MPCC_GLOBAL int earliest_rule(struct mpcc_scene *s nonnull, struct sched_own *ow
 	__u32 first;
 
 	watch(s, own);
-	own->outcome.repeats = 0;
 	if (s->demand.reinject && own->demand.early) {
-		own->outcome.repeats = to_repeat(s, own);
-		if (own->outcome.repeats)
-			own->memory.slow = lane_at(s, own->outcome.repeats - 1)->subflow_id;
+		s->outcome.repeats = to_repeat(s, own);
+		if (s->outcome.repeats)
+			own->memory.slow = lane_at(s, s->outcome.repeats - 1)->subflow_id;
 		return RULE_DEFERS;
 	}
 	if (own->demand.repeating && own->demand.repeated && !s->demand.reinject)
@@ -317,6 +319,16 @@ static __always_inline void earliest_read_retrans(struct sched_own *own, struct 
 	}
 }
 
+static __always_inline void earliest_show_subflow(struct mpcc_sched_subflow *shown,
+						  const struct sched_own *own,
+						  const struct mpcc_scene *s, __u32 i)
+{
+	const struct earliest_lane *o = element_of(own->lanes, i);
+
+	shown->arrival_us = arrival_of(element_of(s->lanes, i), o) >> 3;
+	shown->held = o->carried_bytes;
+}
+
 /* A tick has 1 to 10 ms. Taken for 10 ms, the timer goes off early at worst, finds nothing to do, and is set anew. */
 static __always_inline void set_timer(struct sched_own *own, struct mptcp_sock *msk)
 {
@@ -332,7 +344,8 @@ static __always_inline int earliest_after_send(struct sched_own *own, const stru
 	return scheduled;
 }
 
-static __always_inline void repeat(struct sched_own *own, struct mptcp_sock *msk)
+static __always_inline void repeat(struct sched_own *own, const struct mpcc_scene *s,
+				   struct mptcp_sock *msk)
 {
 	struct mptcp_subflow_context *subflow;
 	const struct tcp_sock *tp;
@@ -341,7 +354,7 @@ static __always_inline void repeat(struct sched_own *own, struct mptcp_sock *msk
 	own->memory.repeated_to = msk->snd_nxt;
 	sched_for_each(subflow, tp, msk)
 	{
-		if (++i != own->outcome.repeats)
+		if (++i != s->outcome.repeats)
 			continue;
 		sched_resend_of(msk, subflow);
 		return;
@@ -351,8 +364,8 @@ static __always_inline void repeat(struct sched_own *own, struct mptcp_sock *msk
 static __always_inline int earliest_after_retrans(struct sched_own *own, const struct mpcc_scene *s,
 						  struct mptcp_sock *msk, int scheduled)
 {
-	if (own->outcome.repeats)
-		repeat(own, msk);
+	if (s->outcome.repeats)
+		repeat(own, s, msk);
 	sched_set_timeout(msk, own->timeout);
 	set_timer(own, msk);
 	return end_timeout(&own->memory.progress, s, own->demand.early, scheduled);
@@ -363,6 +376,7 @@ static const struct sched_hooks sched_hooks = {
 	.read_subflow = earliest_read_subflow,
 	.read_connection = earliest_read_connection,
 	.read_retrans = earliest_read_retrans,
+	.show_subflow = earliest_show_subflow,
 	.after_send = earliest_after_send,
 	.after_retrans = earliest_after_retrans,
 };

@@ -68,7 +68,8 @@ static __always_inline void emtcp_look_up_subflow(struct sched_own *own, __u32 i
 }
 
 static __always_inline void emtcp_show_subflow(struct mpcc_sched_subflow *shown,
-					       const struct sched_own *own, __u32 i)
+					       const struct sched_own *own,
+					       const struct mpcc_scene *s, __u32 i)
 {
 	struct mpcc_num cost = element_of(own->verdicts, i)->cost;
 

@@ -478,7 +478,8 @@ static __always_inline void esmptcp_read_connection(struct sched_own *own,
 }
 
 static __always_inline void esmptcp_show_subflow(struct mpcc_sched_subflow *shown,
-						 const struct sched_own *own, __u32 i)
+						 const struct sched_own *own,
+						 const struct mpcc_scene *s, __u32 i)
 {
 	const struct esmptcp_verdict *e = element_of(own->verdicts, i);
 

@@ -387,7 +387,8 @@ static __always_inline void prefer_read_connection(struct sched_own *own,
 }
 
 static __always_inline void prefer_show_subflow(struct mpcc_sched_subflow *shown,
-						const struct sched_own *own, __u32 i)
+						const struct sched_own *own,
+						const struct mpcc_scene *s, __u32 i)
 {
 	const struct prefer_lane *p = element_of(own->lanes, i);
 

@@ -74,8 +74,9 @@ live subflow as of its last refresh (at most once per RTT), and totals that outl
 Of an object file it shows from where and when it was loaded, and how many connections run it.
 Of packet schedulers it shows each connection with its subflows: how many decisions chose
 the subflow, its share of the bytes, and how many decisions chose it for a retransmission,
-found no room in its window (FULL), or found room and did not use it (REFUSED). A socket
-keeps the scheduler that was its namespace's default when it was made, and what a listener
+found no room in its window (FULL), or found room and did not use it (REFUSED); of earliest
+also when a byte would arrive that is sent now, what the subflow holds unacknowledged, and how
+often that was sent again on others (REPEATED). A socket keeps the scheduler that was its namespace's default when it was made, and what a listener
 accepts has the listener's: where that is not the default any more, status says which
 processes to restart.`,
 		Args: args(cobra.NoArgs),
@@ -331,7 +332,7 @@ func (s status) print(w io.Writer) error {
 		}
 	}
 	if len(s.Connections) > 0 {
-		fmt.Fprintln(t, "\nTOKEN\tID\tSCHEDULER\tIFACE\tCHOSEN\tSHARE\tBYTES\tAGAIN\tFULL\tREFUSED\tRATE\tCOST")
+		fmt.Fprintln(t, "\nTOKEN\tID\tSCHEDULER\tIFACE\tCHOSEN\tSHARE\tBYTES\tAGAIN\tFULL\tREFUSED\tARRIVAL\tHELD\tREPEATED\tRATE\tCOST")
 		for _, c := range s.Connections {
 			printConnection(t, c)
 		}
@@ -362,9 +363,13 @@ func (s status) print(w io.Writer) error {
 
 func printConnection(w io.Writer, c telemetry.Connection) {
 	for _, f := range c.Subflows {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%.1f %%\t%s\t%d\t%d\t%d\t%s\t%s\n",
+		arrival, held := "-", "-"
+		if f.Arrival != nil {
+			arrival, held = figures.RTT(*f.Arrival), figures.Size(*f.Held)
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%.1f %%\t%s\t%d\t%d\t%d\t%s\t%s\t%d\t%s\t%s\n",
 			c.Token, figures.SubflowID(f.SubflowID, f.Backup), catalog.Short(catalog.Sched, c.Scheduler), f.Interface, f.Chosen, 100*f.Share,
-			figures.Size(f.Bytes), f.Retransmitted, f.Full, f.Refused,
+			figures.Size(f.Bytes), f.Retransmitted, f.Full, f.Refused, arrival, held, f.Repeated,
 			withUnit(f.Rate, "Mbit/s"), withUnit(f.Cost, "mJ/Mbit"))
 	}
 }

@@ -279,6 +279,7 @@ func (c *Collector) collectScheds(snap *telemetry.Snapshot) (metrics []prometheu
 		sum.Decisions += t.Decisions
 		sum.Waits += t.Waits
 		sum.Retransmissions += t.Retransmissions
+		sum.Repeats += t.Repeats
 		sum.Bytes += t.Bytes
 		sum.Active += t.Active
 		totals[place] = sum
@@ -288,6 +289,7 @@ func (c *Collector) collectScheds(snap *telemetry.Snapshot) (metrics []prometheu
 			t.Decisions = max(t.Decisions, last.Decisions)
 			t.Waits = max(t.Waits, last.Waits)
 			t.Retransmissions = max(t.Retransmissions, last.Retransmissions)
+			t.Repeats = max(t.Repeats, last.Repeats)
 			t.Bytes = max(t.Bytes, last.Bytes)
 		}
 		totals[place] = t

@@ -85,7 +85,7 @@ func snapshot() *telemetry.Snapshot {
 		SchedTotals: []telemetry.SchedTotal{
 			{
 				Scheduler: "minrtt", Netns: 4026531840, Opened: 4, Closed: 2,
-				Decisions: 1000, Waits: 10, Retransmissions: 3, Bytes: 5000000,
+				Decisions: 1000, Waits: 10, Retransmissions: 3, Repeats: 2, Bytes: 5000000,
 			},
 			{Scheduler: "cdd", Netns: 4026532222, NetnsName: "phone", Opened: 1, Closed: 1, Decisions: 7, Bytes: 1000},
 		},

@@ -116,6 +116,8 @@ var schedMetrics = []metric[telemetry.SchedTotal]{
 		always(func(t *telemetry.SchedTotal) uint64 { return t.Waits })},
 	{describe("mpcc_sched_retransmissions_total", "Decisions on which subflows send again what another carried.", schedLabels), counter,
 		always(func(t *telemetry.SchedTotal) uint64 { return t.Retransmissions })},
+	{describe("mpcc_sched_repeats_total", "Decisions to send again on other subflows all that a slow one held.", schedLabels), counter,
+		always(func(t *telemetry.SchedTotal) uint64 { return t.Repeats })},
 	{describe("mpcc_sched_assigned_bytes_total", "Bytes handed to subflows.", schedLabels), counter,
 		always(func(t *telemetry.SchedTotal) uint64 { return t.Bytes })},
 }

@@ -90,6 +90,7 @@ func (r *rawMaps) addConnection(c *obj.MapsMpccSchedConnection) {
 	sum.Decisions += c.Decisions
 	sum.Waits += c.Waits
 	sum.Retransmissions += c.Retransmissions
+	sum.Repeats += c.Repeats
 	for _, f := range c.Subflows[:c.Count] {
 		sum.Bytes += f.Bytes
 	}

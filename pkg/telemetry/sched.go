@@ -22,6 +22,7 @@ type Connection struct {
 	Decisions       uint64        `json:"decisions"`            // on which subflows send next
 	Waits           uint64        `json:"waits"`                // decisions to wait although a subflow had room
 	Retransmissions uint64        `json:"retransmissions"`      // decisions on what to send again
+	Repeats         uint64        `json:"repeats"`              // those among them that sent again all that a slow subflow held
 	LeftOut         uint32        `json:"subflows_left_out"`    // beyond those that a decision looks at
 	Age             Seconds       `json:"age_seconds"`
 	Updated         Seconds       `json:"updated_seconds_ago"`
@@ -39,11 +40,14 @@ type Scheduled struct {
 	Backup        bool     `json:"backup"`
 	Allowed       bool     `json:"allowed"` // in the set that may be used
 	Bytes         uint64   `json:"bytes"`
-	Share         float64  `json:"share"`         // of the bytes of all subflows
-	Chosen        uint64   `json:"chosen"`        // decisions to send on it
-	Retransmitted uint64   `json:"retransmitted"` // decisions to send again on it what another carried
-	Full          uint64   `json:"full"`          // decisions that found no room in its window
-	Refused       uint64   `json:"refused"`       // decisions that found room and did not use it
+	Share         float64  `json:"share"`               // of the bytes of all subflows
+	Chosen        uint64   `json:"chosen"`              // decisions to send on it
+	Retransmitted uint64   `json:"retransmitted"`       // decisions to send again on it what another carried
+	Full          uint64   `json:"full"`                // decisions that found no room in its window
+	Refused       uint64   `json:"refused"`             // decisions that found room and did not use it
+	Repeated      uint64   `json:"repeated"`            // decisions to send again on others all that it held
+	Arrival       *Micros  `json:"expected_arrival_us"` // of a byte sent now; null where the scheduler does not reckon with it
+	Held          *uint64  `json:"held_bytes"`          // handed to it and not acknowledged; null where the arrival is
 	Rate          *float64 `json:"expected_rate_mbit_per_second"`
 	Cost          *float64 `json:"cost_mj_per_mbit"` // energy; null without a profile
 }
@@ -69,6 +73,7 @@ type SchedTotal struct {
 	Decisions       uint64 `json:"decisions"`
 	Waits           uint64 `json:"waits"`
 	Retransmissions uint64 `json:"retransmissions"`
+	Repeats         uint64 `json:"repeats"`
 	Bytes           uint64 `json:"bytes"`
 	Active          int    `json:"-"` // connections that are live
 }
@@ -90,6 +95,7 @@ func (snap *Snapshot) addScheds(raw *rawMaps, at places, now time.Duration) {
 		total.Decisions += live.Decisions
 		total.Waits += live.Waits
 		total.Retransmissions += live.Retransmissions
+		total.Repeats += live.Repeats
 		total.Bytes += live.Bytes
 	}
 	for id, r := range raw.connections {
@@ -120,6 +126,7 @@ func schedTotalOf(key obj.MapsMpccSchedTotalKey, perCPU []obj.MapsMpccSchedTotal
 		sum.Decisions += t.Decisions
 		sum.Waits += t.Waits
 		sum.Retransmissions += t.Retransmissions
+		sum.Repeats += t.Repeats
 		sum.Bytes += t.Bytes
 	}
 	return sum
@@ -130,7 +137,7 @@ func connectionOf(id uint64, raw *obj.MapsMpccSchedConnection, at places, now ti
 	c := Connection{
 		ID: id, Token: Token(raw.Token), Scheduler: text(raw.Scheduler[:]),
 		Netns: uint64(raw.Netns), NetnsCookie: raw.NetnsCookie, NetnsName: there.name,
-		Decisions: raw.Decisions, Waits: raw.Waits, Retransmissions: raw.Retransmissions, LeftOut: raw.LeftOut,
+		Decisions: raw.Decisions, Waits: raw.Waits, Retransmissions: raw.Retransmissions, Repeats: raw.Repeats, LeftOut: raw.LeftOut,
 		Age: since(raw.OpenedUs, now), Updated: since(raw.UpdatedUs, now), Subflows: []Scheduled{},
 	}
 	all := uint64(0)
@@ -142,8 +149,11 @@ func connectionOf(id uint64, raw *obj.MapsMpccSchedConnection, at places, now ti
 			SubflowID: f.SubflowId, LocalID: f.LocalId, RemoteID: f.RemoteId,
 			Ifindex: f.Ifindex, Interface: there.interfaces[f.Ifindex],
 			Backup: f.Backup != 0, Allowed: f.Allowed != 0, Bytes: f.Bytes, Chosen: f.Chosen,
-			Retransmitted: f.Retransmitted, Full: f.Full, Refused: f.Refused,
+			Retransmitted: f.Retransmitted, Full: f.Full, Refused: f.Refused, Repeated: f.Repeated,
 			Rate: unlessZero(f.Rate.M, f.Rate.E), Cost: unlessZero(f.Cost.M, f.Cost.E),
+		}
+		if f.ArrivalUs != 0 {
+			g.Arrival, g.Held = new(Micros(time.Duration(f.ArrivalUs)*time.Microsecond)), new(uint64(f.Held))
 		}
 		if all > 0 {
 			g.Share = float64(f.Bytes) / float64(all)

@@ -202,6 +202,7 @@ type connection struct {
 	Scheduler string
 	Netns     string `json:"netns_name"`
 	Decisions uint64
+	Repeats   uint64
 	LeftOut   uint32 `json:"subflows_left_out"`
 	Subflows  []scheduled
 }
@@ -216,6 +217,9 @@ type scheduled struct {
 	Bytes     uint64
 	Share     float64
 	Chosen    uint64
+	Repeated  uint64
+	Arrival   *float64 `json:"expected_arrival_us"`
+	Held      *uint64  `json:"held_bytes"`
 }
 
 type total struct {

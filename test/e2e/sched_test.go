@@ -227,6 +227,22 @@ func TestOwnTimeStrandedDataGoesOutAgain(t *testing.T) {
 	if bytes < 2e6 {
 		t.Errorf("from 1 s to 5 s after one path has slowed down %.2f MB arrive, where the other one carries 4.8", float64(bytes)/1e6)
 	}
+	shown := schedulers(t, n.client)
+	if len(shown) != 1 || len(shown[0].Subflows) != 2 {
+		t.Fatalf("status shows %+v", shown)
+	}
+	first, second := shown[0].Subflows[0], shown[0].Subflows[1]
+	if shown[0].Repeats == 0 || first.Repeated != shown[0].Repeats || second.Repeated != 0 {
+		t.Errorf("status shows %d repeats, %d and %d of the subflows' data; the first path alone is slow", shown[0].Repeats,
+			first.Repeated, second.Repeated)
+	}
+	if first.Arrival == nil || second.Arrival == nil || first.Held == nil {
+		t.Fatalf("status shows no arrival: %+v", shown)
+	}
+	if *first.Arrival <= *second.Arrival || *first.Held == 0 {
+		t.Errorf("status expects data on the slow path after %v µs, on the other after %v µs; the slow one holds %d bytes", *first.Arrival,
+			*second.Arrival, *first.Held)
+	}
 }
 
 // sentInLongestRTT is how many bytes the windows of a host's subflows send in the longest of their RTTs, as ss shows them.

@@ -45,6 +45,7 @@ struct mpcc_demand {
 struct mpcc_outcome {
 	__u32 waits; /* there is room, but nothing is sent */
 	__u32 resend; /* all that is outstanding is sent again, by decisions on new data; none sends now */
+	__u32 repeats; /* number of the subflow whose data goes out again on others, from 1; 0 = none */
 };
 
 /* What was decided of one subflow. */

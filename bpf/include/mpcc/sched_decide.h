@@ -132,6 +132,7 @@ static __always_inline void mark_usable(struct mpcc_scene *s, bool reinject)
 
 	s->outcome.waits = 0;
 	s->outcome.resend = 0;
+	s->outcome.repeats = 0;
 	__builtin_memset(s->verdicts, 0, sizeof(s->verdicts));
 	classes = note_classes(s);
 	/* For new data, the lowest bit of those that are there. */

@@ -60,7 +60,7 @@ struct sched_hooks {
 	__u64 (*burst)(const struct mpcc_lane *l);
 	/* What the live map shows of subflow i, and of the choice of a set. */
 	void (*show_subflow)(struct mpcc_sched_subflow *shown, const struct sched_own *own,
-			     __u32 i);
+			     const struct mpcc_scene *s, __u32 i);
 	void (*show_choice)(struct mpcc_sched_choice *shown, const struct sched_own *own,
 			    const struct mpcc_scene *s);
 	/*

@@ -116,6 +116,7 @@ static __noinline int close_connection(struct sched_state *st)
 		__sync_fetch_and_add(&t->decisions, c->decisions);
 		__sync_fetch_and_add(&t->waits, c->waits);
 		__sync_fetch_and_add(&t->retransmissions, c->retransmissions);
+		__sync_fetch_and_add(&t->repeats, c->repeats);
 		__sync_fetch_and_add(&t->bytes, bytes);
 	}
 	bpf_map_delete_elem(&mpcc_sched_conn, &id);
@@ -152,6 +153,7 @@ static __always_inline void count_lane(struct mpcc_sched_subflow *s, const struc
 	s->bytes = st->bytes[i].handed;
 	if (reinject) {
 		s->retransmitted += v->send;
+		s->repeated += st->scene.outcome.repeats == i + 1;
 		return;
 	}
 	if (v->send)
@@ -168,6 +170,7 @@ static __always_inline void count_decision(struct mpcc_sched_connection *c,
 {
 	if (reinject) {
 		c->retransmissions++;
+		c->repeats += !!st->scene.outcome.repeats;
 	} else {
 		c->decisions++;
 		c->waits += st->scene.outcome.waits;
@@ -189,7 +192,7 @@ static __always_inline void show_lane(struct mpcc_sched_connection *c, struct sc
 	s->ifindex = sched_ifindex(tp);
 	s->allowed = 1;
 	if (sched_hooks.show_subflow)
-		sched_hooks.show_subflow(s, own_of(st), i);
+		sched_hooks.show_subflow(s, own_of(st), &st->scene, i);
 }
 
 /* The connection's part of it, once its subflows are shown: so many more that a decision does not look at. */

@@ -20,10 +20,13 @@ struct mpcc_sched_subflow {
 	__u64 retransmitted; /* decisions to send again on it what another subflow carried */
 	__u64 full; /* decisions that found no room in its window */
 	__u64 refused; /* decisions that found room, and yet waited or kept it out of the set */
+	__u64 repeated; /* decisions to send again on others all that it holds (earliest) */
 	struct mpcc_num rate; /* Mbit/s expected (esmptcp) */
 	struct mpcc_num cost; /* mJ per Mbit at that rate (emtcp, esmptcp); 0 = no profile */
 	__u32 subflow_id; /* as ip mptcp monitor counts them */
 	__u32 ifindex;
+	__u32 arrival_us; /* how long a byte takes that is sent now (earliest); 0 = not known */
+	__u32 held; /* bytes handed to it and not acknowledged (earliest) */
 	__u32 pad;
 	__u8 local_id; /* address ids, as ss -M shows them */
 	__u8 remote_id;
@@ -48,6 +51,7 @@ struct mpcc_sched_connection {
 	__u64 decisions; /* those to send new data */
 	__u64 waits; /* decisions to wait although there was room */
 	__u64 retransmissions; /* decisions on what to send again */
+	__u64 repeats; /* those among them that sent again all that a slow subflow held */
 	__u64 netns_cookie;
 	__u32 token; /* as ss -M shows it */
 	__u32 netns; /* inode number of the network namespace */
@@ -71,6 +75,7 @@ struct mpcc_sched_total {
 	__u64 decisions;
 	__u64 waits;
 	__u64 retransmissions;
+	__u64 repeats;
 	__u64 bytes;
 	__u64 updated_us; /* CLOCK_MONOTONIC, when a connection was opened or closed */
 	__u32 netns; /* inode number of the network namespace */

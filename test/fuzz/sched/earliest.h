@@ -25,7 +25,7 @@ static void draw_own(struct input *in, struct sched_own *own)
 /* Only what a subflow has is sent again, by the timer, and not what is being sent again already. */
 static void check_own(const struct sched_own *own)
 {
-	__u32 repeats = own->outcome.repeats;
+	__u32 repeats = eval.outcome.repeats;
 
 	if (!repeats)
 		return;
