@@ -235,7 +235,7 @@ func TestUntar(t *testing.T) {
 	}
 }
 
-// VMs side by side have CPUs of their own, in whatever order they end.
+// VMs side by side have CPUs of their own, in whatever order they end. More of them than CPUs spread evenly.
 func TestVMsSideBySide(t *testing.T) {
 	take := func() (int, func()) {
 		cpu, leave, err := takeCPU("mpcc-test-" + strconv.Itoa(os.Getpid()))
@@ -256,4 +256,16 @@ func TestVMsSideBySide(t *testing.T) {
 	}
 	leaveSecond()
 	leaveThird()
+
+	on := map[int]int{}
+	for range 2 * runtime.NumCPU() {
+		cpu, leave := take()
+		defer leave()
+		on[cpu]++
+	}
+	for cpu, vms := range on {
+		if vms != 2 {
+			t.Errorf("%d VMs on CPU %d, two for each CPU", vms, cpu)
+		}
+	}
 }

@@ -316,9 +316,9 @@ func (m machine) start(ctx context.Context, accel string, complaint io.Writer) (
 	return qemu, out, end, nil
 }
 
-// takeCPU returns one of the CPUs that this process may use, and reserves the CPU for a VM until leave is called. It prefers a
-// CPU that no VM has reserved. A reservation is a listening abstract Unix socket whose name ends in the CPU's number: other
-// processes cannot bind the same name, and the kernel closes the socket when its process ends, however that ends.
+// takeCPU returns that of the CPUs that this process may use which the fewest VMs have reserved, and reserves a place on it
+// until leave is called. A reservation is a listening abstract Unix socket whose name ends in the numbers of the place and
+// the CPU: other processes cannot bind the same name, and the kernel closes the socket when its process ends, however that ends.
 func takeCPU(name string) (cpu int, leave func(), err error) {
 	var allowed unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &allowed); err != nil {
@@ -330,12 +330,17 @@ func takeCPU(name string) (cpu int, leave func(), err error) {
 			cpus = append(cpus, cpu)
 		}
 	}
-	for _, cpu := range cpus {
-		if taken, err := net.Listen("unix", fmt.Sprintf("@%s-%d", name, cpu)); err == nil {
-			return cpu, func() { _ = taken.Close() }, nil
+	for place := 0; ; place++ {
+		for _, cpu := range cpus {
+			reservation, err := net.Listen("unix", fmt.Sprintf("@%s-%d-%d", name, place, cpu))
+			if err == nil {
+				return cpu, func() { _ = reservation.Close() }, nil
+			}
+			if !errors.Is(err, unix.EADDRINUSE) {
+				return 0, nil, fmt.Errorf("reserve CPU %d for a VM: %w", cpu, err)
+			}
 		}
 	}
-	return cpus[os.Getpid()%len(cpus)], func() {}, nil
 }
 
 // pin keeps this thread, and QEMU when the thread starts it, on one CPU until unpin is called. In its own time an
