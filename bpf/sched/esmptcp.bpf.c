@@ -119,8 +119,9 @@ static __always_inline struct mpcc_num single_rate(const struct mpcc_lane *l,
 	return num_div(num_sqrt(num_div(num_of(2), loss_of(q))), num_of(l->srtt_us8));
 }
 
-/* The sums and the maximum over all subflows in equation (7). */
+/* The terms, the sum and the maximum over all subflows in equation (7). */
 struct rate_sum {
+	struct mpcc_num weight[MPCC_MAX_LANES]; /* weight_of() */
 	struct mpcc_num weights;
 	struct mpcc_num best; /* the largest single_rate() */
 };
@@ -131,9 +132,13 @@ MPCC_GLOBAL int add_rate(struct rate_sum *sum nonnull, struct mpcc_scene *s nonn
 	const struct esmptcp_lane *q = quality_at(own, i);
 	const struct mpcc_lane *l = lane_at(s, i);
 
+	struct mpcc_num weight;
+
 	if (!verdict_at(s, i)->alive)
 		return 0;
-	sum->weights = num_add(sum->weights, weight_of(l, q));
+	weight = weight_of(l, q);
+	*element_of(sum->weight, i) = weight;
+	sum->weights = num_add(sum->weights, weight);
 	sum->best = num_max(sum->best, single_rate(l, q));
 	return 0;
 }
@@ -152,49 +157,56 @@ MPCC_GLOBAL int expect_rate(struct mpcc_scene *s nonnull, struct sched_own *own 
 			    const struct rate_sum *sum nonnull, __u32 i)
 {
 	const struct esmptcp_lane *q = quality_at(own, i);
-	const struct mpcc_lane *l = lane_at(s, i);
 	struct esmptcp_verdict *e = estimate_at(own, i);
 	struct mpcc_num rate;
 
 	if (!verdict_at(s, i)->alive)
 		return 0;
-	rate = num_mul(num_mul(num_div(weight_of(l, q), sum->weights), sum->best),
-		       num_of((__u64)l->mss << 6));
+	rate = num_mul(num_mul(num_div(*element_of(sum->weight, i), sum->weights), sum->best),
+		       num_of((__u64)lane_at(s, i)->mss << 6));
 	measure_rate(s, own, i);
 	e->rate = num_min(rate, e->rate);
 	e->cost = cost_of(&q->profile, e->rate);
 	return 0;
 }
 
-/* 1 if subflow j comes before subflow i in the order by cost; of equals, the first in the list does. */
-MPCC_GLOBAL __u32 comes_before(struct mpcc_scene *s nonnull, struct sched_own *own nonnull, __u32 j,
-			       __u32 i)
-{
-	struct mpcc_num a = estimate_at(own, j)->cost, b = estimate_at(own, i)->cost;
+/* The first k subflows together, and the order that they are the first in. */
+struct set_sum {
+	struct mpcc_num size; /* Mbit */
+	struct mpcc_num rate; /* Mbit/s */
+	struct mpcc_num power; /* mW */
+	__u32 count; /* subflows in the order */
+	__u8 order[MPCC_MAX_LANES]; /* by cost; of equals, the first in the list is first */
+};
 
-	if (!verdict_at(s, j)->alive || j == i)
-		return 0;
-	if (num_equal(a, b))
-		return j < i;
-	return num_less(a, b);
+/* Takes the one before a place in the order out of it if it costs more than subflow i: whether it does. */
+static __always_inline bool goes_before(struct set_sum *set, struct sched_own *own, __u32 i,
+					__u32 place)
+{
+	__u32 other;
+
+	if (!place)
+		return false;
+	other = *element_of(set->order, place - 1);
+	if (!num_less(estimate_at(own, i)->cost, estimate_at(own, other)->cost))
+		return false;
+	*element_of(set->order, place) = other;
+	return true;
 }
 
-/* Sets the place in that order, from 1. 1 if there is one. */
-MPCC_GLOBAL __u32 rank_lane(struct mpcc_scene *s nonnull, struct sched_own *own nonnull, __u32 i)
+/* Sorts a subflow into the order. */
+MPCC_GLOBAL int sort_in(struct set_sum *set nonnull, struct mpcc_scene *s nonnull,
+			struct sched_own *own nonnull, __u32 i)
 {
-	__u32 *rank = &estimate_at(own, i)->rank;
+	__u32 place;
 
 	if (!verdict_at(s, i)->alive)
 		return 0;
-	*rank = 1;
-	for_each_lane(j, s) *rank += comes_before(s, own, j, i);
-	return 1;
-}
-
-/* Subflow i if it has this rank; else what was found. */
-MPCC_GLOBAL __u32 lane_of_rank(struct sched_own *own nonnull, __u32 found, __u32 i, __u32 rank)
-{
-	return estimate_at(own, i)->rank == rank ? i : found;
+	place = set->count++;
+	for (__u32 steps = 0; steps < MPCC_MAX_LANES && goes_before(set, own, i, place); steps++)
+		place--;
+	*element_of(set->order, place) = i;
+	return 0;
 }
 
 /* N, in bytes. */
@@ -217,23 +229,13 @@ static __always_inline struct mpcc_coupling objective_of(struct mpcc_num rate,
 	return o;
 }
 
-/* The first k subflows together. */
-struct set_sum {
-	struct mpcc_num size; /* Mbit */
-	struct mpcc_num rate; /* Mbit/s */
-	struct mpcc_num power; /* mW */
-};
-
 /* Adds the subflow of rank k, and sets O_k. */
 MPCC_GLOBAL int add_to_set(struct set_sum *sum nonnull, struct sched_own *own nonnull, __u32 k)
 {
-	__u32 lane = MPCC_NO_LANE;
+	__u32 lane = *element_of(sum->order, k - 1);
 	struct mpcc_num rate;
 
-	for (__u32 i = 0; i < MPCC_MAX_LANES; i++)
-		lane = lane_of_rank(own, lane, i, k);
-	if (lane == MPCC_NO_LANE)
-		return 0;
+	estimate_at(own, lane)->rank = k;
 	rate = estimate_at(own, lane)->rate;
 	sum->rate = num_add(sum->rate, rate);
 	sum->power = num_add(sum->power, power_of(&quality_at(own, lane)->profile, rate));
@@ -320,17 +322,17 @@ MPCC_GLOBAL int choose_set(struct mpcc_scene *s nonnull, struct sched_own *own n
 	struct esmptcp_memory *m = &own->memory;
 	struct rate_sum rates = {};
 	struct set_sum set = {};
-	__u32 count = 0, changed = 0;
+	__u32 changed = 0;
 
 	__builtin_memset(own->verdicts, 0, sizeof(own->verdicts));
 	m->size = size_of_transfer(&s->demand, own->demand.more);
 	set.size = num_div(num_of(m->size), num_of(125000));
 	for_each_lane(i, s) add_rate(&rates, s, own, i);
 	for_each_lane(i, s) expect_rate(s, own, &rates, i);
-	for_each_lane(i, s) count += rank_lane(s, own, i);
-	for (__u32 k = 1; k <= MPCC_MAX_LANES; k++)
+	for_each_lane(i, s) sort_in(&set, s, own, i);
+	for (__u32 k = 1; k <= MPCC_MAX_LANES && k <= set.count; k++)
 		add_to_set(&set, own, k);
-	m->k = best_size(own, count, m->k);
+	m->k = best_size(own, set.count, m->k);
 	for_each_lane(i, s) changed |= allow_lane(own, i);
 	m->changes += changed;
 	m->chosen_us = s->demand.now_us;
