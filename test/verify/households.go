@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/mpcc/mpcc/internal/experiment/result"
@@ -16,34 +15,24 @@ import (
 	"github.com/mpcc/mpcc/test/verified"
 )
 
-// runHouseholds measures the goodput of congestion controls in households, once each, in VMs in their own time: a busy host
-// changes no number.
+// runHouseholds measures the goodput of congestion controls in households, once each, in VMs in their own time: neither a
+// busy host nor the VM beside it changes a number.
 func runHouseholds(ctx context.Context, b *bench, cells []verified.Cell) error {
 	if _, err := b.makes(ctx, "build"); err != nil {
 		return err
 	}
-	for _, row := range byRow(cells) {
-		var controls []string
-		for _, c := range row {
-			controls = append(controls, c.Column)
-		}
-		runs, err := b.household(ctx, row[0].Row, controls)
+	return each(ctx, cells, func(ctx context.Context, c verified.Cell) error {
+		done, err := b.household(ctx, c.Row, c.Column)
 		if err != nil {
-			return fmt.Errorf("%s: %w", row[0].Row, err)
+			return fmt.Errorf("%s: %w", c.Name(), err)
 		}
-		for _, c := range row {
-			i := slices.IndexFunc(runs.Runs, func(run result.Run) bool { return run.Point["cc"] == c.Column })
-			if i < 0 {
-				return fmt.Errorf("%s: it was not run with %s", c.Row, c.Column)
-			}
-			r := carried(runs.Runs[i])
-			r.Kernel = runs.Kernel
-			if err := b.keep(verified.Households, c, r); err != nil {
-				return err
-			}
+		if len(done.Runs) != 1 {
+			return fmt.Errorf("%s: %d runs", c.Name(), len(done.Runs))
 		}
-	}
-	return nil
+		r := carried(done.Runs[0])
+		r.Kernel = done.Kernel
+		return b.keep(verified.Households, c, r)
+	})
 }
 
 // carried returns the goodputs of a run. One without goodput, or whose numbers are wrong, has failed.
@@ -62,8 +51,8 @@ func carried(run result.Run) verified.Record {
 	return r
 }
 
-// household runs the scenario in one home.
-func (b *bench) household(ctx context.Context, home string, controls []string) (*result.Result, error) {
+// household runs the scenario in one home, under one congestion control.
+func (b *bench) household(ctx context.Context, home, control string) (*result.Result, error) {
 	out, err := os.MkdirTemp("", "mpcc-household")
 	if err != nil {
 		return nil, err
@@ -71,7 +60,7 @@ func (b *bench) household(ctx context.Context, home string, controls []string) (
 	defer os.RemoveAll(out)
 	folder := filepath.Join(out, "runs")
 	cmd := exec.CommandContext(ctx, filepath.Join(b.root, "bin", "mpcc"), "run", filepath.Join(b.root, verified.HouseholdsFile),
-		"--vm="+kernels.Labels()[0], "--repeats", "1", "--set", "home="+home, "--cc", strings.Join(controls, ","), "--out", folder)
+		"--vm="+kernels.Labels()[0], "--repeats", "1", "--set", "home="+home, "--cc", control, "--out", folder)
 	cmd.Dir = b.root
 	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
 	if err := cmd.Run(); err != nil {

@@ -13,12 +13,15 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"text/tabwriter"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
 	"github.com/mpcc/mpcc/internal/vm"
@@ -144,6 +147,7 @@ var runners = map[string]func(context.Context, *bench, []verified.Cell) error{
 // bench is what all parts are run with.
 type bench struct {
 	root, commit string
+	keeping      sync.Mutex
 	failed       int
 	began        time.Time         // of what is kept next
 	files        map[string]string // of kernels.ProjectFiles, for this machine's processor
@@ -186,6 +190,8 @@ func (b *bench) choose(choice string, force bool) ([]verified.Cell, error) {
 
 // keep completes the record of a cell, and keeps it.
 func (b *bench) keep(part string, c verified.Cell, r verified.Record) error {
+	b.keeping.Lock()
+	defer b.keeping.Unlock()
 	r.Row, r.Column, r.Digest, r.Commit = c.Row, c.Column, c.Digest, b.commit
 	now := time.Now()
 	r.Date, r.Seconds = now.UTC().Format(time.DateOnly), math.Round(now.Sub(b.began).Seconds())
@@ -199,6 +205,21 @@ func (b *bench) keep(part string, c verified.Cell, r verified.Record) error {
 	}
 	say(text)
 	return verified.Keep(b.root, part, r)
+}
+
+// each does something for each cell, for as many at a time as there are processors, until something returns an error.
+func each(ctx context.Context, cells []verified.Cell, do func(context.Context, verified.Cell) error) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(runtime.NumCPU())
+	for _, c := range cells {
+		group.Go(func() error {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			return do(ctx, c)
+		})
+	}
+	return group.Wait()
 }
 
 // commitOf names the commit that is verified, with a + where files of it have been changed.

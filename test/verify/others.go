@@ -14,7 +14,6 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 
 	"github.com/mpcc/mpcc/test/verified"
@@ -126,10 +125,13 @@ func (b *bench) makes(ctx context.Context, args ...string) (string, error) {
 	return printed.String(), err
 }
 
-// runSelftests runs the kernel's own selftests with congestion controls as the default.
+// runSelftests runs the kernel's own selftests with congestion controls as the default, in VMs in their own time.
 func runSelftests(ctx context.Context, b *bench, cells []verified.Cell) error {
-	for _, c := range cells {
+	return each(ctx, cells, func(ctx context.Context, c verified.Cell) error {
 		printed, err := b.makes(ctx, "selftests", "CONTROLS="+c.Row)
+		if ctx.Err() != nil {
+			return err
+		}
 		r := verified.Record{State: verified.Passed}
 		head, row, results := selftestRow(printed, c.Row)
 		if !results {
@@ -142,11 +144,8 @@ func runSelftests(ctx context.Context, b *bench, cells []verified.Cell) error {
 		if verified.Expected(c.Row, row) {
 			r.State = verified.Passed
 		}
-		if err := b.keep(verified.Selftests, c, r); err != nil {
-			return err
-		}
-	}
-	return nil
+		return b.keep(verified.Selftests, c, r)
+	})
 }
 
 var selftestKernel = regexp.MustCompile(`kernel (\S+);`)
@@ -197,44 +196,19 @@ const fuzzTime = "3m"
 // fuzzed finds how many inputs a target was run with.
 var fuzzed = regexp.MustCompile(`: (?:Done |execs: )(\d+)`)
 
-// runFuzz fuzzes two targets at a time.
 func runFuzz(ctx context.Context, b *bench, cells []verified.Cell) error {
-	var mu sync.Mutex
-	var running sync.WaitGroup
-	next := make(chan verified.Cell)
-	var failed error
-	for range 2 {
-		running.Go(func() {
-			for c := range next {
-				printed, err := b.makes(ctx, "fuzz/"+c.Row, "FUZZTIME="+fuzzTime)
-				mu.Lock()
-				r := verified.Record{State: verified.Passed, Kernel: ownRelease()}
-				runs := fuzzed.FindStringSubmatch(printed)
-				switch {
-				case ctx.Err() != nil:
-					failed = err
-				case err != nil || runs == nil:
-					r.State, r.Said = verified.Failed, fmt.Sprint(err)
-				default:
-					n, _ := strconv.ParseFloat(runs[1], 64) // digits
-					r.Figures = map[string]float64{"inputs": n}
-				}
-				if ctx.Err() == nil {
-					if kept := b.keep(verified.Fuzz, c, r); kept != nil {
-						failed = kept
-					}
-				}
-				mu.Unlock()
-			}
-		})
-	}
-	for _, c := range cells {
+	return each(ctx, cells, func(ctx context.Context, c verified.Cell) error {
+		printed, err := b.makes(ctx, "fuzz/"+c.Row, "FUZZTIME="+fuzzTime)
 		if ctx.Err() != nil {
-			break
+			return err
 		}
-		next <- c
-	}
-	close(next)
-	running.Wait()
-	return failed
+		r := verified.Record{State: verified.Passed, Kernel: ownRelease()}
+		if runs := fuzzed.FindStringSubmatch(printed); err != nil || runs == nil {
+			r.State, r.Said = verified.Failed, fmt.Sprint(err)
+		} else {
+			n, _ := strconv.ParseFloat(runs[1], 64) // digits
+			r.Figures = map[string]float64{"inputs": n}
+		}
+		return b.keep(verified.Fuzz, c, r)
+	})
 }
