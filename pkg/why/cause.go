@@ -77,6 +77,8 @@ var Causes = []Cause{
 		Mend: "nothing here: have it write more at a time, or not wait for answers"},
 	{Name: "send-buffer", Says: "the send buffer is too small for the paths",
 		Mend: "sysctl -w net.ipv4.tcp_wmem=\"4096 65536 {bytes}\", and have the application not set SO_SNDBUF"},
+	{Name: "held-up", Says: "the path from {address} holds up the others: the stream waits for what lies there",
+		Mend: "a packet scheduler that sends this again on the others: mpcc load earliest --default, and reconnect"},
 	{Name: "receive-buffer", Says: "the peer's receive buffer is too small for the paths",
 		Mend: "at the peer: sysctl -w net.ipv4.tcp_rmem=\"4096 131072 {bytes}\", and have the application not set SO_RCVBUF"},
 	{Name: "peer-reads-slowly", Says: "the application at the peer reads more slowly than data could come",
@@ -88,7 +90,7 @@ var Causes = []Cause{
 	{Name: "energy-price", Says: "{cc} shifts traffic off the subflow from {address}, whose energy is dearer",
 		Mend: "mpcc energy show; load a congestion control without prices: mpcc load dwc"},
 	{Name: "loss", Says: "the path from {address} is held down by loss",
-		Mend: "mend the link, or use a congestion control that does not take loss for congestion: sysctl -w net.ipv4.tcp_congestion_control=bbr"},
+		Mend: "mend the link, or use a congestion control that does not take each loss for congestion: mpcc load lia --default, or sysctl -w net.ipv4.tcp_congestion_control=bbr"},
 	{Name: "rtt", Says: "the path from {address} is held down by its round-trip time",
 		Mend: "a congestion control that does not depend on it: sysctl -w net.ipv4.tcp_congestion_control=cubic (or bbr)"},
 	{Name: "scheduler", Says: "the packet scheduler leaves room unused on the subflow from {address}",
@@ -154,6 +156,7 @@ func inside(name, mend string) string {
 		"sysctl ":          fmt.Sprintf("ip netns exec %s sysctl ", name),
 		"ping ":            fmt.Sprintf("ip netns exec %s ping ", name),
 		"mpcc path reset ": fmt.Sprintf("mpcc path reset --netns %s ", name),
+		" --default":       fmt.Sprintf(" --default --netns %s", name),
 	} {
 		mend = strings.ReplaceAll(mend, from, to)
 	}

@@ -29,6 +29,8 @@ const (
 	copies = 1.5
 	// Of the send buffer. A writer that waits for room goes on when a third is free.
 	bufferFull = 0.6
+	// Of the time that the data on another path takes: such a path holds up the others.
+	late = 2
 	// Of content in a buffer, with what the kernel keeps beside it.
 	overhead = 2
 	// How alike RTTs move on paths with a common queue: correlation, and slope, of the steps between looks.

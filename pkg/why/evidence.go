@@ -86,7 +86,7 @@ type SubflowLook struct {
 	SinceAck time.Duration // since that came
 	Cwnd     int           // packets
 	Flight   int           // packets that are not acknowledged
-	Waiting  bool          // it has more than its window lets it send
+	Unsent   uint64        // bytes that it was given, and its window does not let it send
 	SegBytes int
 	RTT      time.Duration
 }
@@ -106,7 +106,7 @@ func (l *Look) window() uint64 {
 func (l *Look) full(i int) bool {
 	s := l.Subflows[i]
 	shut := uint64((s.Flight+2)*s.SegBytes) > l.window()
-	return 4*s.Flight >= 3*s.Cwnd || s.Waiting && !shut
+	return 4*s.Flight >= 3*s.Cwnd || s.Unsent > 0 && !shut
 }
 
 // Report is what is made of the evidence.

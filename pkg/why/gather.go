@@ -338,7 +338,7 @@ func (c *Connection) lookAt(m mptcp.Connection, s sighting) Look {
 			t := &s.sockets[i].TCP
 			one = SubflowLook{
 				There: true, Window: uint64(t.Snd_wnd), SinceAck: time.Duration(t.Last_ack_recv) * time.Millisecond, Cwnd: int(t.Snd_cwnd), Flight: int(t.Unacked),
-				Waiting: t.Notsent_bytes > 0, SegBytes: int(t.Snd_mss), RTT: micros(t.Rtt),
+				Unsent: uint64(t.Notsent_bytes), SegBytes: int(t.Snd_mss), RTT: micros(t.Rtt),
 			}
 		}
 		l.Subflows = append(l.Subflows, one)

@@ -45,6 +45,25 @@ func (v *view) paths(c *Connection, alive []int) (found []Finding) {
 	return nil
 }
 
+// heldUp finds the subflow whose data takes much longer than that of any other. Where the send buffer is full, the others wait
+// for it. Under earliest that data has been sent again already, if there was a sooner way for it.
+func (v *view) heldUp(c *Connection, alive []int) (Finding, bool) {
+	slow, most, second := 0, time.Duration(0), time.Duration(0)
+	for _, i := range alive {
+		switch d := c.takes(i, v.Interval); {
+		case d > most:
+			slow, most, second = i, d, most
+		case d > second:
+			second = d
+		}
+	}
+	if most < late*second || c.Scheduler == "earliest" {
+		return Finding{}, false
+	}
+	return v.finding("held-up", v.words(c, &c.Subflows[slow]), v.carriedBy(c, slow), fmt.Sprintf(
+		"the %s that lie there take %s at that rate; on the other paths %s at most", figures.Size(c.holds(slow)), span(most), span(second))), true
+}
+
 // held says what holds a path down that carries little.
 func (v *view) held(c *Connection, i int, alive []int, all float64) Finding {
 	s := &c.Subflows[i]

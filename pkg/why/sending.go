@@ -116,7 +116,13 @@ func (v *view) sending(c *Connection, alive []int) []Finding {
 		seen := fmt.Sprintf("the send buffer of %s is full while windows have room, %s", figures.Size(buffer), of(worst))
 		if buffer > overhead*c.windows(alive) {
 			// It would do for these windows, were it not for what is late on a path.
-			if found := v.paths(c, alive); len(found) > 0 {
+			found := v.paths(c, alive)
+			if len(found) == 0 || found[0].Cause == "path-rate" || found[0].Cause == "scheduler" {
+				if late, ok := v.heldUp(c, alive); ok {
+					found = []Finding{late}
+				}
+			}
+			if len(found) > 0 {
 				found[0].Evidence = append(found[0].Evidence, seen)
 				return found
 			}

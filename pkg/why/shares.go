@@ -23,6 +23,21 @@ func (c *Connection) allows(i int) (rate float64) {
 	return rate
 }
 
+// holds is what was given to a subflow and is not acknowledged, in bytes, on average.
+func (c *Connection) holds(i int) (bytes uint64) {
+	for _, l := range c.Looks {
+		s := l.Subflows[i]
+		bytes += uint64(s.Flight*s.SegBytes) + s.Unsent
+	}
+	return bytes / uint64(len(c.Looks))
+}
+
+// takes is how long that needs at the rate of the interval.
+func (c *Connection) takes(i int, interval time.Duration) time.Duration {
+	segment := uint64(c.Looks[len(c.Looks)-1].Subflows[i].SegBytes)
+	return time.Duration(float64(c.holds(i)) / float64(max(c.Subflows[i].Acked, segment, 1)) * float64(interval))
+}
+
 func (c *Connection) meanRTT(i int) (mean time.Duration) {
 	for _, l := range c.Looks {
 		mean += l.Subflows[i].RTT / time.Duration(len(c.Looks))

@@ -206,7 +206,7 @@ var cases = []sight{
 	{"no window", "peer-reads-slowly", func(e *Evidence) {
 		e.each(func(l *Look) {
 			l.Flight, l.Subflows[0].Window = 0, 0
-			l.Subflows[0].Flight, l.Subflows[0].Waiting, l.Subflows[1].Flight = 0, true, 0
+			l.Subflows[0].Flight, l.Subflows[0].Unsent, l.Subflows[1].Flight = 0, 1448, 0
 			l.Subflows[1].SinceAck = time.Second // when there was one
 		})
 	}},
@@ -228,8 +228,21 @@ var cases = []sight{
 		c.Subflows[1].Priced, c.Subflows[1].PerMB, c.Subflows[0].PerMB = true, ptr(4.0), ptr(1.0)
 		e.each(func(l *Look) {
 			l.Unsent, l.Flight, l.Memory.Queued, l.Memory.SendBuffer = 0, 15e5, 15e5, 19e5
-			l.Subflows[0].Flight, l.Subflows[1].Cwnd, l.Subflows[1].Flight, l.Subflows[1].Waiting = 0, 2, 2, true
+			l.Subflows[0].Flight, l.Subflows[1].Cwnd, l.Subflows[1].Flight, l.Subflows[1].Unsent = 0, 2, 2, 1448
 		})
+	}},
+	{"a path that has slowed down, for which the others wait", "held-up", slowedDown},
+	{"the same before its RTT has grown", "held-up", func(e *Evidence) {
+		slowedDown(e)
+		e.each(func(l *Look) { l.Subflows[1].RTT = 30 * ms })
+	}},
+	{"the same under earliest, which has sent again what it can", "path-rate", func(e *Evidence) {
+		slowedDown(e)
+		e.Connections[0].Scheduler = "earliest"
+	}},
+	{"a small buffer beside a full path", "send-buffer", func(e *Evidence) {
+		slowedDown(e)
+		e.each(func(l *Look) { l.Memory.Queued, l.Memory.SendBuffer = 60e3, 64e3 })
 	}},
 	{"loss", "loss", func(e *Evidence) { e.little().Retransmitted = 3 }},
 	{"loss on a short path, with jitter", "loss", func(e *Evidence) {
@@ -258,6 +271,16 @@ var cases = []sight{
 		c := &e.Connections[0]
 		c.Acked, c.Received, c.Subflows[0].Received, c.Subflows[1].Received = 0, 2e6, 19e5, 1e5
 	}},
+}
+
+// slowedDown has 30 packets on the second path, of which 10 arrive in a second: the send buffer is full, and the first path
+// waits.
+func slowedDown(e *Evidence) {
+	e.little().Acked = 30e3
+	e.each(func(l *Look) {
+		l.Unsent, l.Flight, l.Memory.Queued, l.Memory.SendBuffer = 0, 100e3, 190e3, 200e3
+		l.Subflows[0].Flight, l.Subflows[1].RTT = 2, 2000*ms
+	})
 }
 
 func TestJudge(t *testing.T) {
@@ -319,6 +342,7 @@ func TestRemedyInNamespace(t *testing.T) {
 		"ip rule add x; ip route add y":                   "ip -n phone rule add x; ip -n phone route add y",
 		"ping -I a b; ip link set c up":                   "ip netns exec phone ping -I a b; ip -n phone link set c up",
 		"mpcc path reset wlan0":                           "mpcc path reset --netns phone wlan0",
+		"mpcc load lia --default":                         "mpcc load lia --default --netns phone",
 		"at the peer: sysctl -w x=1":                      "at the peer: sysctl -w x=1",
 		"sysctl -w x=1; at the peer: ip mptcp limits set": "ip netns exec phone sysctl -w x=1; at the peer: ip mptcp limits set",
 		"at the peer: ip mptcp limits set":                "at the peer: ip mptcp limits set",

@@ -399,6 +399,17 @@ func TestOwnTimeWhy(t *testing.T) {
 	each("slow link", [2]lab.Shape{even, {Rate: 1e6, Delay: 10 * time.Millisecond, Queue: 10}}, func(t *testing.T, n twoPaths) {
 		note("a path of 1 Mbit/s beside one of 10", "path-rate", n.client, n.filled(t, mptcp.Options{}).client, 2*longLook)
 	})
+	each("slowing down", [2]lab.Shape{even, even}, func(t *testing.T, n twoPaths) {
+		p := n.filled(t, mptcp.Options{})
+		time.Sleep(2 * time.Second)
+		slow := even
+		slow.Rate = 0.1e6
+		if err := n.paths[1].Set(lab.AtoB, slow); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		note("a path that slows down to 0.1 Mbit/s beside one of 10", "held-up", n.client, p.client, longLook)
+	})
 	t.Run("shared bottleneck", func(t *testing.T) {
 		n := newSharedBottleneck(t, even)
 		p := connect(t, n.client, n.server, n.bottleneck.Addr(n.server), mptcp.Options{}, "")
