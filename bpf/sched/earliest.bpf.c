@@ -17,7 +17,7 @@
  *
  * A slow subflow h harms nobody while the other subflows have something to send. But the buffers of both hosts begin at the
  * connection's oldest byte that is not acknowledged. If h holds that byte, the buffers fill, and the other subflows stop.
- * All that h holds is sent again on the others, if they deliver it, and k bytes, before h is done:
+ * All that h holds is sent again on the other subflows, if these deliver all that and k bytes before h is done:
  *   least of their arrivals + (k + bytes held by h) / sum of their rates < held
  *   held  srtt_h; twice that if h repairs a loss, or if the oldest byte has been the oldest for longer than srtt_h
  * What was sent until then is sent again once: h's data is repeated next when all of that is acknowledged.

@@ -131,7 +131,6 @@ MPCC_GLOBAL int add_rate(struct rate_sum *sum nonnull, struct mpcc_scene *s nonn
 {
 	const struct esmptcp_lane *q = quality_at(own, i);
 	const struct mpcc_lane *l = lane_at(s, i);
-
 	struct mpcc_num weight;
 
 	if (!verdict_at(s, i)->alive)
@@ -170,7 +169,7 @@ MPCC_GLOBAL int expect_rate(struct mpcc_scene *s nonnull, struct sched_own *own 
 	return 0;
 }
 
-/* The first k subflows together, and the order that they are the first in. */
+/* All alive subflows in the order of their cost, and the sums over the first k of them. */
 struct set_sum {
 	struct mpcc_num size; /* Mbit */
 	struct mpcc_num rate; /* Mbit/s */
@@ -179,9 +178,12 @@ struct set_sum {
 	__u8 order[MPCC_MAX_LANES]; /* by cost; of equals, the first in the list is first */
 };
 
-/* Takes the one before a place in the order out of it if it costs more than subflow i: whether it does. */
-static __always_inline bool goes_before(struct set_sum *set, struct sched_own *own, __u32 i,
-					__u32 place)
+/*
+ * A free place of the order is to be taken by subflow i. If the subflow before that place costs more than subflow i, it
+ * moves to the free place, and its own is free. Whether it does.
+ */
+static __always_inline bool make_way(struct set_sum *set, struct sched_own *own, __u32 i,
+				     __u32 place)
 {
 	__u32 other;
 
@@ -203,7 +205,7 @@ MPCC_GLOBAL int sort_in(struct set_sum *set nonnull, struct mpcc_scene *s nonnul
 	if (!verdict_at(s, i)->alive)
 		return 0;
 	place = set->count++;
-	for (__u32 steps = 0; steps < MPCC_MAX_LANES && goes_before(set, own, i, place); steps++)
+	for (__u32 steps = 0; steps < MPCC_MAX_LANES && make_way(set, own, i, place); steps++)
 		place--;
 	*element_of(set->order, place) = i;
 	return 0;
@@ -229,7 +231,7 @@ static __always_inline struct mpcc_coupling objective_of(struct mpcc_num rate,
 	return o;
 }
 
-/* Adds the subflow of rank k, and sets O_k. */
+/* Adds the subflow of rank k, and sets its rank and O_k. */
 MPCC_GLOBAL int add_to_set(struct set_sum *sum nonnull, struct sched_own *own nonnull, __u32 k)
 {
 	__u32 lane = *element_of(sum->order, k - 1);

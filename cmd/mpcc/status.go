@@ -74,10 +74,11 @@ live subflow as of its last refresh (at most once per RTT), and totals that outl
 Of an object file it shows from where and when it was loaded, and how many connections run it.
 Of packet schedulers it shows each connection with its subflows: how many decisions chose
 the subflow, its share of the bytes, and how many decisions chose it for a retransmission,
-found no room in its window (FULL), or found room and did not use it (REFUSED); of earliest
-also when a byte would arrive that is sent now, what the subflow holds unacknowledged, and how
-often that was sent again on others (REPEATED). A socket keeps the scheduler that was its namespace's default when it was made, and what a listener
-accepts has the listener's: where that is not the default any more, status says which
+found no room in its window (FULL), or found room and did not use it (REFUSED). Of the scheduler
+earliest it also shows how long a byte would take that is sent now (ARRIVAL), what the subflow
+has and is not acknowledged (HELD), and how often that was sent again on others (REPEATED).
+A socket keeps the scheduler that was its namespace's default when it was made, and what a
+listener accepts has the listener's: where that is not the default any more, status says which
 processes to restart.`,
 		Args: args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {

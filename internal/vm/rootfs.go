@@ -115,8 +115,8 @@ func debootstrap(ctx context.Context, dir, arch, format, target string, suites, 
 	}
 	cmd := command(ctx, args[0], args[1:]...)
 	cmd.Env = append(os.Environ(), "TMPDIR="+dir)
-	// When mmdebstrap fails while it writes, it sends SIGHUP to its whole process group. In the group of this process those
-	// would be all that runs the tests: go, make and the shell.
+	// When mmdebstrap fails while it writes, it sends SIGHUP to its whole process group. Without a group of its own that would
+	// end this process too, and go, make and the shell that have started it.
 	cmd.SysProcAttr.Setpgid = true
 	return cmd, nil
 }

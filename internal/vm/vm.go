@@ -316,8 +316,8 @@ func (m machine) start(ctx context.Context, accel string, complaint io.Writer) (
 	return qemu, out, end, nil
 }
 
-// takeCPU returns that of the CPUs that this process may use which the fewest VMs have reserved, and reserves a place on it
-// until leave is called. A reservation is a listening abstract Unix socket whose name ends in the numbers of the place and
+// takeCPU reserves a place for a VM on a CPU until leave is called: of the CPUs that this process may use, on the one with the
+// fewest places reserved. A reservation is a listening abstract Unix socket whose name ends in the numbers of the place and
 // the CPU: other processes cannot bind the same name, and the kernel closes the socket when its process ends, however that ends.
 func takeCPU(name string) (cpu int, leave func(), err error) {
 	var allowed unix.CPUSet

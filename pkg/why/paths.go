@@ -45,6 +45,9 @@ func (v *view) paths(c *Connection, alive []int) (found []Finding) {
 	return nil
 }
 
+// unexplained are the findings on a path that carries little where no cause is known why.
+func unexplained(f Finding) bool { return f.Cause == "path-rate" || f.Cause == "scheduler" }
+
 // heldUp finds the subflow whose data takes much longer than that of any other. Where the send buffer is full, the others wait
 // for it. Under earliest that data has been sent again already, if there was a sooner way for it.
 func (v *view) heldUp(c *Connection, alive []int) (Finding, bool) {

@@ -117,10 +117,9 @@ func (v *view) sending(c *Connection, alive []int) []Finding {
 		if buffer > overhead*c.windows(alive) {
 			// It would do for these windows, were it not for what is late on a path.
 			found := v.paths(c, alive)
-			if len(found) == 0 || found[0].Cause == "path-rate" || found[0].Cause == "scheduler" {
-				if late, ok := v.heldUp(c, alive); ok {
-					found = []Finding{late}
-				}
+			known := slices.DeleteFunc(slices.Clone(found), unexplained)
+			if slow, ok := v.heldUp(c, alive); ok && (len(found) == 0 || len(known) < len(found)) {
+				found = append([]Finding{slow}, known...)
 			}
 			if len(found) > 0 {
 				found[0].Evidence = append(found[0].Evidence, seen)

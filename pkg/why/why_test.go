@@ -283,6 +283,25 @@ func slowedDown(e *Evidence) {
 	})
 }
 
+// A path that holds up the others takes no place of what is known of a third one.
+func TestHeldUpBesideALossyPath(t *testing.T) {
+	e := well()
+	c := &e.Connections[0]
+	c.Subflows = append(c.Subflows, c.Subflows[1])
+	e.each(func(l *Look) { l.Subflows = append(l.Subflows, l.Subflows[1]) })
+	slowedDown(e)
+	lossy := &c.Subflows[2]
+	lossy.Acked, lossy.Segments, lossy.Retransmitted = 200e3, 140, 6
+	e.each(func(l *Look) { l.Memory.Queued, l.Memory.SendBuffer = 380e3, 400e3 })
+	var got []string
+	for _, f := range Judge(e).Connections[0].Findings {
+		got = append(got, f.Cause)
+	}
+	if want := []string{"held-up", "loss"}; !slices.Equal(got, want) {
+		t.Errorf("found %v, want %v", got, want)
+	}
+}
+
 func TestJudge(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.what, func(t *testing.T) {

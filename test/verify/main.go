@@ -207,17 +207,13 @@ func (b *bench) keep(part string, c verified.Cell, r verified.Record) error {
 	return verified.Keep(b.root, part, r)
 }
 
-// each does something for each cell, for as many at a time as there are processors, until something returns an error.
+// each calls do for each cell, for as many at a time as there are processors. The first error cancels the context of the other
+// calls.
 func each(ctx context.Context, cells []verified.Cell, do func(context.Context, verified.Cell) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(runtime.NumCPU())
 	for _, c := range cells {
-		group.Go(func() error {
-			if ctx.Err() != nil {
-				return context.Cause(ctx)
-			}
-			return do(ctx, c)
-		})
+		group.Go(func() error { return do(ctx, c) })
 	}
 	return group.Wait()
 }
