@@ -31,6 +31,8 @@ const (
 	Fuzz       = "fuzz"
 	Cost       = "cost"
 	Households = "households"
+	Schedulers = "schedulers"
+	SlowPath   = "slow-path"
 )
 
 // The rows of Kernels: labels of package kernels, and the machine's own kernel.
@@ -137,8 +139,8 @@ func Cells(root, part string) (cells []Cell, err error) {
 		return cells, err
 	case Fuzz:
 		return fuzzCells(root)
-	case Households:
-		return householdCells(root)
+	case Households, Schedulers, SlowPath:
+		return Sweeps[part].cells(root)
 	case Cost:
 		var exporter, commands string
 		digest, err = allObjects()
@@ -186,7 +188,7 @@ func allObjects() (string, error) {
 }
 
 // Parts are all parts, in the order in which make verify fills them: the quick ones first.
-var Parts = []string{Kernels, Native, EndToEnd, Kills, Churn, Cost, Selftests, Soak, Fuzz, Households}
+var Parts = []string{Kernels, Native, EndToEnd, Kills, Churn, Cost, Selftests, Soak, Fuzz, SlowPath, Households, Schedulers}
 
 // EndToEndRows are the subtests of TestE2E in test/kernels.
 var EndToEndRows = []string{

@@ -141,7 +141,9 @@ var runners = map[string]func(context.Context, *bench, []verified.Cell) error{
 	verified.Soak:       runSoak,
 	verified.Fuzz:       runFuzz,
 	verified.Cost:       runCost,
-	verified.Households: runHouseholds,
+	verified.SlowPath:   runSweep(verified.SlowPath),
+	verified.Households: runSweep(verified.Households),
+	verified.Schedulers: runSweep(verified.Schedulers),
 }
 
 // bench is what all parts are run with.

@@ -79,8 +79,8 @@ func reliability(w *strings.Builder, root string) error {
 			w.WriteString(section)
 			continue
 		}
-		if name == verified.Households {
-			writeHouseholds(w, parts[name])
+		if sweep, is := verified.Sweeps[name]; is {
+			parts[name].writeSweep(w, sweep)
 		} else {
 			parts[name].writeRows(w)
 		}

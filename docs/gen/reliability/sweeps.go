@@ -10,26 +10,26 @@ import (
 	"github.com/mpcc/mpcc/test/verified"
 )
 
-// writeHouseholds writes two tables of ratios of goodputs. In homes whose ways share nothing, a congestion control's goodput is
-// over that of the kernel's cubic. In homes behind a shared line, the user's goodput under a congestion control is over the
-// user's goodput with a single TCP connection, and the goodput of the others on the line is over theirs in that same case.
-func writeHouseholds(w *strings.Builder, p part) {
+// writeSweep writes two tables of ratios of goodputs. In networks whose paths share nothing, the user's goodput is over that with
+// the first column that the sweep compares with. In networks with a shared line, the user's goodput and that of the others on the
+// line are over those with the second.
+func (p part) writeSweep(w *strings.Builder, s verified.Sweep) {
 	if len(p.table) == 0 {
 		w.WriteString("Not yet.\n\n")
 		return
 	}
 	var apart, shared []string
 	for _, c := range p.cells {
-		homes := &apart
-		if p.carried(c.Row, c.Column, verified.HouseholdOthers) > 0 {
-			homes = &shared
+		networks := &apart
+		if p.carried(c.Row, c.Column, verified.GoodputOthers) > 0 {
+			networks = &shared
 		}
-		if p.carried(c.Row, c.Column, verified.HouseholdOwn) > 0 && !slices.Contains(*homes, c.Row) {
-			*homes = append(*homes, c.Row)
+		if p.carried(c.Row, c.Column, verified.GoodputOwn) > 0 && !slices.Contains(*networks, c.Row) {
+			*networks = append(*networks, c.Row)
 		}
 	}
-	p.writeRatios(w, "nothing shared, own", "cubic", apart, verified.HouseholdOwn)
-	p.writeRatios(w, "shared, own : others'", "tcp", shared, verified.HouseholdOwn, verified.HouseholdOthers)
+	p.writeRatios(w, s, "nothing shared, own", s.Over[0], apart, verified.GoodputOwn)
+	p.writeRatios(w, s, "shared, own : others'", s.Over[1], shared, verified.GoodputOwn, verified.GoodputOthers)
 	var kernels, dates, commits []string
 	for _, r := range p.table {
 		kernels, dates, commits = append(kernels, r.Kernel), append(dates, r.Date), append(commits, r.Commit)
@@ -38,30 +38,30 @@ func writeHouseholds(w *strings.Builder, p part) {
 }
 
 // carried is a goodput in Mbit/s; 0 if it has not been measured.
-func (p part) carried(home, cc, whose string) float64 {
-	r, _ := p.table.Find(verified.Cell{Row: home, Column: cc})
+func (p part) carried(row, column, whose string) float64 {
+	r, _ := p.table.Find(verified.Cell{Row: row, Column: column})
 	return r.Figures[whose]
 }
 
-// writeRatios writes a row for each home: the goodputs with one of the columns of Households, and those with every other
-// column over them.
-func (p part) writeRatios(w *strings.Builder, what, over string, homes []string, goodputs ...string) {
-	if len(homes) == 0 {
+// writeRatios writes a row for each network: the goodputs with the column to compare with, and those with every other column over
+// them.
+func (p part) writeRatios(w *strings.Builder, s verified.Sweep, what, over string, networks []string, goodputs ...string) {
+	if len(networks) == 0 {
 		return
 	}
-	columns := slices.DeleteFunc(verified.HouseholdControls(), func(cc string) bool { return cc == over })
+	columns := slices.DeleteFunc(s.Columns(), func(name string) bool { return name == over })
 	fmt.Fprintf(w, "| %s | `%s`, Mbit/s | `%s` |\n|---|%s\n", what, over, strings.Join(columns, "` | `"), strings.Repeat("---:|", len(columns)+1))
-	for _, home := range homes {
-		fmt.Fprintf(w, "| %s", home)
-		if p.isOlder(home) {
+	for _, network := range networks {
+		fmt.Fprintf(w, "| %s", network)
+		if p.isOlder(network) {
 			w.WriteString(older)
 		}
-		for _, cc := range append([]string{over}, columns...) {
+		for _, name := range append([]string{over}, columns...) {
 			var shown []string
 			for _, whose := range goodputs {
-				switch value, whole := p.carried(home, cc, whose), p.carried(home, over, whose); {
+				switch value, whole := p.carried(network, name, whose), p.carried(network, over, whose); {
 				case value == 0 || whole == 0:
-				case cc == over:
+				case name == over:
 					shown = append(shown, fmt.Sprintf("%.1f", value))
 				default:
 					shown = append(shown, fmt.Sprintf("%.2f", value/whole))
