@@ -92,8 +92,10 @@ the rule in full, with every deviation and its reason.
 Each decides which subflow sends next, of those that may: established, neither stale nor recovering from a
 timeout, with room in the window. Backups carry nothing while another subflow is there, even if it recovers from a
 timeout; once it has made no progress for two timeouts of the connection's they carry what it held, and once it is
-stale, new data. What a stalled subflow held goes out again at once on the others. No scheduler waits unless an ACK is
-sure to come, at which it decides again. The header of each file in [bpf/sched](../bpf/sched) has the rule in full.
+stale, new data. What a stalled subflow held goes out again at once on the others; and on any subflow all that a peer
+has acknowledged to a subflow and then thrown away, as Linux does with data behind the window that it offers: the kernel alone
+sends such data in pieces, one for each timeout. No scheduler waits unless an ACK is sure to come, at which it decides again.
+The header of each file in [bpf/sched](../bpf/sched) has the rule in full.
 
 **How much at a time.** A decision is for the piece of memory in which the kernel hands data over: up to 32 KB, some
 20 packets, where the MPTCP kernel's schedulers chose for each packet. On thin or slow paths that is more than a window.

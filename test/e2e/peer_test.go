@@ -15,5 +15,5 @@ import (
 func TestOneKernelForeignPeer(t *testing.T) {
 	load(t, "lia", "sched/minrtt")
 	must(t, "modprobe", "tun")
-	peer.Run(t, "lia", func(h *lab.Host) error { return h.Sysctl("net.mptcp.scheduler", "minrtt") })
+	peer.RunScheduled(t, "lia", func(h *lab.Host) error { return h.Sysctl("net.mptcp.scheduler", "minrtt") })
 }

@@ -112,6 +112,7 @@ static void draw_scene(struct input *in)
 	d->outstanding = draw_number(in, 48);
 	d->reinject = draw_byte(in) & 1;
 	d->resent = draw_byte(in) & 1;
+	d->dropped = !(draw_byte(in) & 7);
 	for (__u32 i = 0; i < eval.count; i++)
 		draw_lane(in, &eval.lanes[i], i);
 	memset(eval_own, 0, sizeof(eval_own));

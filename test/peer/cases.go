@@ -12,6 +12,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/netip"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -32,11 +33,13 @@ type world struct {
 	c    *Connection  // the peer's
 }
 
-// cases are what a peer that is not Linux may do, by name.
-var cases = []struct {
+// deed is what a peer that is not Linux may do.
+type deed struct {
 	name string
 	run  func(*world)
-}{
+}
+
+var deeds = []deed{
 	{"handshake", handshake},
 	{"checksum", checksummed},
 	{"wrong checksum on the only subflow", wrongChecksum},
@@ -52,11 +55,23 @@ var cases = []struct {
 	{"reset of a subflow", subflowReset},
 }
 
-// Run has a peer do what is in the cases, with the host's connections under a congestion control of mpcc that is loaded.
-// Each case has a host of its own, which prepare makes ready.
-func Run(t *testing.T, cc string, prepare func(*lab.Host) error) {
-	for _, c := range cases {
-		t.Run(c.name, func(t *testing.T) {
+// scheduled are those that the host copes with under a packet scheduler of mpcc.
+var scheduled = []deed{
+	{"data thrown away", thrownAway},
+}
+
+// Run has a peer do its deeds, with the host's connections under a congestion control of mpcc that is loaded. For each there
+// is a host of its own, which prepare makes ready.
+func Run(t *testing.T, cc string, prepare func(*lab.Host) error) { run(t, deeds, cc, prepare) }
+
+// RunScheduled has a peer do also what a host copes with under a packet scheduler of mpcc, which prepare gives it.
+func RunScheduled(t *testing.T, cc string, prepare func(*lab.Host) error) {
+	run(t, slices.Concat(deeds, scheduled), cc, prepare)
+}
+
+func run(t *testing.T, deeds []deed, cc string, prepare func(*lab.Host) error) {
+	for _, d := range deeds {
+		t.Run(d.name, func(t *testing.T) {
 			_, all := hosts.New(t, "host")
 			h := all[0]
 			err := errors.Join(h.MPTCP(lab.MPTCPLimits{Subflows: 2, AddAddrAccepted: 2}), prepare(h))
@@ -64,7 +79,7 @@ func Run(t *testing.T, cc string, prepare func(*lab.Host) error) {
 				t.Fatal(err)
 			}
 			w := &world{t, h, NewWire(t, h), cc, nil, nil}
-			c.run(w)
+			d.run(w)
 			if w.conn != nil {
 				w.conn.Close()
 			}
@@ -454,5 +469,20 @@ func subflowReset(w *world) {
 		second.Kill()
 	})
 	w.runs(1)
+	c.Kill()
+}
+
+// What the peer has acknowledged to the subflow only comes again, all of it: the peer says nothing new until then.
+func thrownAway(w *world) {
+	c := w.accept(false, false)
+	w.up(c.Subflows[0], 1000)
+	c.Subflows[0].Forgetful = true
+	w.down(c, 1<<17, func() {
+		const window = 60000 // of the 65,535 bytes that the peer takes
+		c.Await("all of it again", func(*Segment) bool {
+			return len(c.Thrown) >= window && !slices.ContainsFunc(c.Thrown[:window], func(times int) bool { return times < 2 })
+		})
+		c.Subflows[0].Forgetful = false
+	})
 	c.Kill()
 }

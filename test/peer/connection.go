@@ -24,6 +24,7 @@ type Connection struct {
 	early  map[uint64][]byte // what has come before what is before it
 	number uint64            // of our data that is next
 	Acked  uint64            // of our data, bytes
+	Thrown []int             // how often each byte behind Received was thrown away
 }
 
 // Subflow is the peer's end of one.
@@ -35,6 +36,7 @@ type Subflow struct {
 	mapped        mapping
 	Reset         bool // by the host
 	Deaf          bool // it takes nothing in
+	Forgetful     bool // it acknowledges what comes, and throws it away
 	Finished      bool // by the host
 }
 
@@ -291,7 +293,12 @@ func (c *Connection) take(f *Subflow, s *Segment) {
 	if len(s.Payload) == 0 || !f.mapped.valid {
 		return
 	}
-	c.early[f.mapped.data+uint64(s.Seq-f.irs-f.mapped.subflow)] = s.Payload
+	number := f.mapped.data + uint64(s.Seq-f.irs-f.mapped.subflow)
+	if f.Forgetful {
+		c.throw(number, len(s.Payload))
+		return
+	}
+	c.early[number] = s.Payload
 	for _, at := range slices.Sorted(maps.Keys(c.early)) {
 		data := c.early[at]
 		if at > c.next {
@@ -302,6 +309,19 @@ func (c *Connection) take(f *Subflow, s *Segment) {
 			c.next += uint64(len(data)) - known
 		}
 		delete(c.early, at)
+	}
+}
+
+// throw counts bytes that are thrown away.
+func (c *Connection) throw(number uint64, length int) {
+	for at := number; at < number+uint64(length); at++ {
+		if at < c.next {
+			continue
+		}
+		for uint64(len(c.Thrown)) <= at-c.next {
+			c.Thrown = append(c.Thrown, 0)
+		}
+		c.Thrown[at-c.next]++
 	}
 }
 

@@ -39,6 +39,7 @@ struct mpcc_demand {
 	__u64 outstanding; /* bytes sent and not acknowledged */
 	__u8 reinject; /* the oldest data is to be sent again */
 	__u8 resent; /* all that was outstanding was sent again already, since a subflow stalled */
+	__u8 dropped; /* no subflow has the oldest byte, nor is it to be sent: the peer has thrown it away */
 };
 
 /* What was decided of the connection. */

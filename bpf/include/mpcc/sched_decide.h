@@ -16,6 +16,9 @@
  * sent again on a subflow that recovers from a timeout, nor on a backup unless all subflows with unacknowledged
  * data are stalled, as in the kernel.
  *
+ * What the peer has acknowledged to a subflow, but thrown away, is nobody's to send again but the connection's. Then all that
+ * is outstanding is sent again: the kernel would send a fragment for each timeout of the connection's, for minutes.
+ *
  * After the rule: one that marks nothing waits. That is granted only if an ACK is sure to come that ends the
  * wait: data of the connection is outstanding, and a subflow that is alive and has no room, or whose send buffer
  * is full, has packets in flight. Otherwise the fastest usable subflow sends. The connection's own timer ends a wait
@@ -141,8 +144,9 @@ static __always_inline void mark_usable(struct mpcc_scene *s, bool reinject)
 	if (!reinject)
 		return;
 	for_each_lane(i, s) bits |= carries(s, i);
-	s->outcome.resend = class == FIRST_CHOICE && bits == (LANE_STALLED | LANE_BUSY) &&
-			    !s->demand.resent;
+	s->outcome.resend = s->demand.dropped ||
+			    (class == FIRST_CHOICE && bits == (LANE_STALLED | LANE_BUSY) &&
+			     !s->demand.resent);
 	for_each_lane(i, s) spare_lane(s, i, !(bits & LANE_IDLE) && bits & LANE_STALLED);
 }
 

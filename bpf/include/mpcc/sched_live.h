@@ -96,6 +96,56 @@ static __always_inline void read_lane(struct sched_state *st, __u32 i,
 		sched_hooks.read_subflow(own_of(st), i, tp);
 }
 
+/* Notes since when the oldest byte is that. At the first decision nothing was sent again, whatever the numbers begin with. */
+static __always_inline void note_oldest(struct sched_state *st, const struct mptcp_sock *msk)
+{
+	if (!st->oldest_us)
+		st->resent_to = msk->snd_una;
+	else if (st->oldest == msk->snd_una && st->scene.demand.outstanding)
+		return;
+	st->oldest = msk->snd_una;
+	st->oldest_us = st->scene.demand.now_us;
+}
+
+/* An ACK may be delayed for so long. */
+#define DELAYED_ACK_US 40000
+
+/* How long it takes at most, while any subflow gets ACKs, until the peer has acknowledged to the connection what it has. */
+static __always_inline __u64 ack_us(const struct mpcc_scene *s)
+{
+	__u32 least_us8 = ~0U;
+
+	for_each_lane(i, s)
+	{
+		if (!lane_gone(&s->lanes[i]) && s->lanes[i].srtt_us8 < least_us8)
+			least_us8 = s->lanes[i].srtt_us8;
+	}
+	return DELAYED_ACK_US + (least_us8 >> 2);
+}
+
+/*
+ * Whether the peer has thrown the oldest byte away: it acknowledged the byte to a subflow, and never to the connection. Linux
+ * does so with what is behind the window that it has offered. A sender learns of a window that became smaller only by ACKs
+ * with something new for their subflow, and sends too much meanwhile. What was sent again for that is not sent a third time.
+ */
+static __always_inline bool peer_dropped(struct sched_state *st, struct mptcp_sock *msk)
+{
+	const struct mpcc_demand *d = &st->scene.demand;
+	struct mptcp_subflow_context *subflow;
+	const struct tcp_sock *tp;
+
+	if (!SCHED_CAN_RESEND || !d->outstanding || sched_next_seq(msk) == msk->snd_una ||
+	    (__s64)(st->resent_to - msk->snd_una) > 0 ||
+	    d->now_us - st->oldest_us < ack_us(&st->scene))
+		return false;
+	sched_for_each(subflow, tp, msk)
+	{
+		if (sched_carries(subflow, msk->snd_una))
+			return false;
+	}
+	return true;
+}
+
 static __always_inline void read_scene(struct sched_state *st, struct mptcp_sock *msk,
 				       bool reinject)
 {
@@ -131,6 +181,8 @@ static __always_inline void read_scene(struct sched_state *st, struct mptcp_sock
 		sched_grow_buffer(msk, st->buffer);
 	if (sched_hooks.read_connection)
 		sched_hooks.read_connection(own_of(st), &st->scene, msk);
+	note_oldest(st, msk);
+	d->dropped = reinject && peer_dropped(st, msk);
 	if (reinject && sched_hooks.read_retrans)
 		sched_hooks.read_retrans(own_of(st), msk);
 }
@@ -277,8 +329,10 @@ static __always_inline int sched_choose(struct mptcp_sock *msk, bool reinject)
 	read_scene(st, msk, reinject);
 	sched_decide(&st->scene, own_of(st), reinject);
 	scheduled = apply_scene(st, msk, reinject);
-	if (reinject && st->scene.outcome.resend)
+	if (reinject && st->scene.outcome.resend) {
 		st->scene.demand.resent = sched_resend(msk);
+		st->resent_to = msk->snd_nxt;
+	}
 	if (!reinject && sched_hooks.after_send)
 		return sched_hooks.after_send(own_of(st), &st->scene, msk, scheduled);
 	if (reinject && sched_hooks.after_retrans)

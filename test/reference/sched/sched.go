@@ -70,6 +70,7 @@ type Connection struct {
 	More        float64 `json:"more,omitempty"`
 	Early       float64 `json:"early,omitempty"`
 	Resent      float64 `json:"resent,omitempty"`
+	Dropped     float64 `json:"dropped,omitempty"`
 }
 
 // Memory is what a scheduler remembers of the connection.
@@ -207,8 +208,8 @@ func (d *decision) look() {
 	if d.Connection.Reinject == 0 {
 		return
 	}
-	// Once, all goes out again, where first choices that make progress can take it.
-	if stalled && busy && !idle && d.Connection.Resent == 0 {
+	// Once, all goes out again, where first choices that make progress can take it; and what no subflow has any more.
+	if stalled && busy && !idle && d.Connection.Resent == 0 || d.Connection.Dropped != 0 {
 		d.Resend = 1
 	}
 	for i, s := range d.Subflows {
@@ -290,6 +291,7 @@ func random(r *rand.Rand) Scene {
 			Copied:      flag(r, 0.2),
 			Early:       flag(r, 0.3),
 			Resent:      flag(r, 0.5),
+			Dropped:     flag(r, 0.2),
 			More:        flag(r, 0.5),
 		},
 		Memory: Memory{Waiting: flag(r, 0.5), Lambda: maybe(r, 0.8, float64(100+r.IntN(31))), Reinjections: flag(r, 0.3)},
