@@ -284,7 +284,7 @@ vm-shell: ## Open a shell in such a VM (KERNEL=6.12)
 	go run ./test/kernels/cmd/vm shell -kernel $(KERNEL)
 
 .PHONY: selftests
-selftests: deps ## Run the kernel's MPTCP selftests with each congestion control (CONTROLS="cubic lia", KERNEL=6.12)
+selftests: deps ## Run the kernel's MPTCP selftests with each congestion control (CONTROLS="cubic lia+minrtt", KERNEL=6.12)
 	go run ./test/kernels/cmd/selftests -kernel $(KERNEL) $(CONTROLS)
 
 .PHONY: verdicts

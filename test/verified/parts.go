@@ -3,6 +3,7 @@
 package verified
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"hash"
@@ -122,13 +123,19 @@ func Cells(root, part string) (cells []Cell, err error) {
 		return []Cell{{Row: "connections", Digest: digest}}, err
 	case Selftests:
 		for _, name := range SelftestControls() {
-			c := Cell{Row: name, Digest: "the kernel's own"}
-			if slices.Contains(Objects(), "cc/"+name) {
-				if c.Digest, err = objectDigest("cc/" + name); err != nil {
+			digest = ""
+			cc, scheduler, _ := strings.Cut(name, "+")
+			for _, id := range []string{"cc/" + cc, "sched/" + scheduler} {
+				if !slices.Contains(Objects(), id) {
+					continue
+				}
+				object, err := objectDigest(id)
+				if err != nil {
 					return nil, err
 				}
+				digest += object
 			}
-			cells = append(cells, c)
+			cells = append(cells, Cell{Row: name, Digest: cmp.Or(digest, "the kernel's own")})
 		}
 		return cells, nil
 	case Soak:
@@ -206,9 +213,10 @@ var KilledCommands = []string{
 // ChurnControls are the congestion controls of Churn.
 var ChurnControls = []string{"lia", "olia", "dts", "balia"}
 
-// SelftestControls are the rows of Selftests: the kernel's own for comparison, and mpcc's.
+// SelftestControls are the rows of Selftests: the kernel's own for comparison, that under the scheduler which is recommended, and
+// mpcc's.
 func SelftestControls() []string {
-	names := []string{"cubic"}
+	names := []string{"cubic", "cubic+earliest"}
 	for _, e := range catalog.Entries {
 		if e.Kind == catalog.CC {
 			names = append(names, e.Name)

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# Runs in the VM: the kernel's scripts with a congestion control as the default of every namespace that they make.
-# Arguments: its name, and for one of mpcc its name there.
+# Runs in the VM: the kernel's scripts with a congestion control and a packet scheduler as the defaults of every namespace
+# that they make. Arguments: what this is called, the control's name, the scheduler's, and for a control of mpcc its name
+# there.
 set -eu
-cc=$1 ours=${2-}
+name=$1 cc=$2 scheduler=$3 ours=$4
 tracing=/sys/kernel/tracing
 export SELFTESTS_MPTCP_LIB_EXPECT_ALL_FEATURES=1 # a feature that the kernel lacks is a failure
 export SELFTESTS_MPTCP_LIB_OVERRIDE_FLAKY=1      # and so is a test that the kernel's own CI lets fail
@@ -17,24 +18,40 @@ else
 		exit 1
 	}
 fi
+# But for the scheduler: the ip that the scripts find sets that.
+if [ "$scheduler" != default ]; then
+	modprobe mpcc_sched
+	"$MPCC_BIN" load "sched/$scheduler"
+	mkdir /tmp/bin
+	cat >/tmp/bin/ip <<-END
+		#!/bin/sh
+		$(command -v ip) "\$@" || exit
+		[ "\$1 \$2" != "netns add" ] || $(command -v ip) netns exec "\$3" sysctl -qw net.mptcp.scheduler=$scheduler
+	END
+	chmod +x /tmp/bin/ip
+	PATH=/tmp/bin:$PATH
+fi
 ip netns add fresh
-ip netns exec fresh sysctl -n net.ipv4.tcp_congestion_control >/results/default
+ip netns exec fresh sysctl -n net.ipv4.tcp_congestion_control net.mptcp.scheduler >/results/defaults
 ip netns delete fresh
 
-# Counts the sockets that the kernel gives a congestion control, whichever that is.
+# Counts the sockets that the kernel gives a congestion control, whichever that is, and the choices of its own scheduler.
 echo 'p:sockets tcp_init_congestion_control' >$tracing/kprobe_events
-echo 1 >$tracing/events/kprobes/sockets/enable
+echo 'p:choices mptcp_subflow_get_send' >>$tracing/kprobe_events
+echo 1 >$tracing/events/kprobes/enable
 
-# count writes how many sockets there were, and mpcc's totals.
+# count writes how many there were of both, and mpcc's totals.
 count() {
-	awk '$1 == "sockets" { print $2 }' $tracing/kprobe_profile >"/results/$1.sockets"
+	for what in sockets choices; do
+		awk -v what=$what '$1 == what { print $2 }' $tracing/kprobe_profile >"/results/$1.$what"
+	done
 	[ -z "$ours" ] || "$MPCC_BIN" status --json >"/results/$1.json"
 }
 
 # run runs a script and keeps what it prints, and its status. The script rolls dice for delay, loss, and sizes of
-# files: they fall alike for each congestion control.
+# files: they fall alike for each.
 run() {
-	echo "$cc: $1"
+	echo "$name: $1"
 	status=0
 	timeout "$limit" bash -c 'RANDOM=1; . "$0"' "$2" >"/results/$1.log" 2>&1 || status=$?
 	echo $status >"/results/$1.status"

@@ -28,10 +28,10 @@ import (
 	"github.com/mpcc/mpcc/test/kernels"
 )
 
-const usage = `usage: selftests [-kernel LABEL] [CONTROL…]
+const usage = `usage: selftests [-kernel LABEL] [CONTROL[+SCHEDULER]…]
 
 Runs the kernel's mptcp_connect.sh once and simult_flows.sh three times with each congestion control: one of mpcc, or
-one of the kernel's own. Without a name: cubic, and all of mpcc.
+one of the kernel's own. Without a name: cubic, and all of mpcc. SCHEDULER is a packet scheduler of mpcc.
 `
 
 // yardstick is the kernel's own control, whose failures are not mpcc's.
@@ -65,14 +65,17 @@ func run(args []string) (int, error) {
 	if err != nil {
 		return 2, err
 	}
-	controls := flags.Args()
-	if len(controls) == 0 {
-		controls = append([]string{yardstick}, slices.Sorted(maps.Keys(ours()))...)
+	names := flags.Args()
+	if len(names) == 0 {
+		names = append([]string{yardstick}, slices.Sorted(maps.Keys(ours()))...)
 	}
-	for _, cc := range controls {
-		if !ccName.MatchString(cc) {
-			return 2, fmt.Errorf("%q is no name of a congestion control: want one such as %s or lia", cc, yardstick)
+	var chosen []row
+	for _, name := range names {
+		r, err := rowOf(name)
+		if err != nil {
+			return 2, err
 		}
+		chosen = append(chosen, r)
 	}
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -83,8 +86,8 @@ func run(args []string) (int, error) {
 		return 1, err
 	}
 	var rows []row
-	for _, cc := range controls {
-		row := bench.run(ctx, cc)
+	for _, row := range chosen {
+		bench.run(ctx, &row)
 		if ctx.Err() != nil {
 			return 1, context.Cause(ctx)
 		}
@@ -98,6 +101,20 @@ func run(args []string) (int, error) {
 		return 1, nil
 	}
 	return 0, nil
+}
+
+// rowOf returns the row of CONTROL or CONTROL+SCHEDULER.
+func rowOf(name string) (row, error) {
+	cc, scheduler, with := strings.Cut(name, "+")
+	if !ccName.MatchString(cc) {
+		return row{}, fmt.Errorf("%q is no name of a congestion control: want one such as %s or lia", cc, yardstick)
+	}
+	if !with {
+		scheduler = kernelsScheduler
+	} else if _, err := catalog.Find(string(catalog.Sched) + "/" + scheduler); err != nil {
+		return row{}, fmt.Errorf("%q: %w", name, err)
+	}
+	return row{name: name, cc: cc, scheduler: scheduler, mpcc: ours()[cc] != ""}, nil
 }
 
 // ours returns mpcc's congestion controls by their names in the kernel, with those by which mpcc knows them.
@@ -162,17 +179,16 @@ func prepare(ctx context.Context, kernel vm.Kernel) (b bench, remove func(), err
 	return bench{kernel, version, files, filepath.Join(root, ".cache", "selftests")}, remove, nil
 }
 
-// run runs the scripts with one control, in a VM of its own.
-func (b bench) run(ctx context.Context, cc string) row {
-	r := row{cc: cc, mpcc: ours()[cc] != ""}
-	dir := filepath.Join(b.results, cc)
+// run runs the scripts with what a row names, in a VM of its own, and completes the row.
+func (b bench) run(ctx context.Context, r *row) {
+	dir := filepath.Join(b.results, r.name)
 	if err := errors.Join(os.RemoveAll(dir), os.MkdirAll(dir, 0o755)); err != nil {
 		r.fault = err
-		return r
+		return
 	}
 	result, err := vm.Run(ctx, vm.Spec{
 		Kernel: b.kernel, Files: b.files, Env: kernels.ProjectEnv(), Stage: say, Stdout: os.Stderr, ResultsDir: dir,
-		OwnTime: true, Cmd: []string{"bash", "-c", guestScript, "selftests", cc, ours()[cc]},
+		OwnTime: true, Cmd: []string{"bash", "-c", guestScript, "selftests", r.name, r.cc, r.scheduler, ours()[r.cc]},
 	})
 	r.took, r.release = result.Total, result.Release
 	switch {
@@ -181,9 +197,8 @@ func (b bench) run(ctx context.Context, cc string) row {
 	case result.Status != 0:
 		r.fault = fmt.Errorf("setting it up in the VM ended with status %d", result.Status)
 	default:
-		r.scripts, r.fault = readScripts(dir, r.cc, r.mpcc)
+		r.fault = r.read(dir)
 	}
-	return r
 }
 
 // print prints a table, and below it what went wrong.
@@ -198,14 +213,14 @@ func (b bench) print(w io.Writer, rows []row) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "CONTROL\tMPTCP_CONNECT\tSIMULT_FLOWS\t2ND\t3RD\tRAN ON\tTOOK")
 	for _, r := range rows {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", r.cc, strings.Join(r.cells(), "\t"), r.ranOn(), r.took.Round(time.Second))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", r.name, strings.Join(r.cells(), "\t"), r.ranOn(), r.took.Round(time.Second))
 	}
 	if err := t.Flush(); err != nil {
 		return err
 	}
 	for _, r := range rows {
 		for _, f := range r.faults() {
-			fmt.Fprintf(w, "\n%s: %s", r.cc, f)
+			fmt.Fprintf(w, "\n%s: %s", r.name, f)
 		}
 	}
 	fmt.Fprintf(w, "\nwhat the scripts printed is in %s\n", b.results)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -15,14 +16,18 @@ import (
 // scriptNames are the runs in a VM, as guest.sh names their files.
 var scriptNames = []string{"mptcp_connect", "simult_flows-1", "simult_flows-2", "simult_flows-3"}
 
-// row is what came of one congestion control.
+// kernelsScheduler is the name of the kernel's own.
+const kernelsScheduler = "default"
+
+// row is what came of one congestion control, under one packet scheduler.
 type row struct {
-	cc      string
-	mpcc    bool // it is one of mpcc
-	release string
-	scripts []script
-	took    time.Duration
-	fault   error // of the VM; there are no scripts then
+	name          string
+	cc, scheduler string
+	mpcc          bool // the control is one of mpcc
+	release       string
+	scripts       []script
+	took          time.Duration
+	fault         error // of the VM; there are no scripts then
 }
 
 // script is one run of a script.
@@ -31,56 +36,65 @@ type script struct {
 	status int // 124 after its time limit, 4 if it could not run at all
 	results
 	fault error // the results cannot be believed
-	// sockets that got any congestion control in the VM meanwhile, and those of them that mpcc counted.
-	sockets, counted uint64
+	counts
 }
 
-// readScripts reads what guest.sh left in a folder.
-func readScripts(dir, cc string, mpcc bool) ([]script, error) {
-	standard, err := os.ReadFile(filepath.Join(dir, "default"))
+// counts are what was counted in the VM.
+type counts struct {
+	sockets uint64 // that got any congestion control
+	counted uint64 // those of them that mpcc counted for the row's control; 0 for one of the kernel's own
+	choices uint64 // of the kernel's own packet scheduler
+}
+
+// read reads what guest.sh left in a folder.
+func (r *row) read(dir string) error {
+	text, err := os.ReadFile(filepath.Join(dir, "defaults"))
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if got := strings.TrimSpace(string(standard)); got != cc {
-		return nil, fmt.Errorf("a new namespace had %s as its default", got)
+	if got, want := strings.Fields(string(text)), []string{r.cc, r.scheduler}; !slices.Equal(got, want) {
+		return fmt.Errorf("a new namespace had %s as its defaults", strings.Join(got, " and "))
 	}
-	var scripts []script
-	sockets, counted, err := readCounts(dir, "start", cc, mpcc)
+	before, err := r.readCounts(dir, "start")
 	if err != nil {
-		return nil, err
+		return err
 	}
 	for _, name := range scriptNames {
 		s := script{name: name}
 		log, err := os.ReadFile(filepath.Join(dir, name+".log"))
 		if err != nil {
-			return nil, err
+			return err
 		}
 		status, err := readNumber(filepath.Join(dir, name+".status"))
 		if err != nil {
-			return nil, err
+			return err
 		}
 		s.status = int(status)
 		s.results, s.fault = readTAP(string(log))
-		nextSockets, nextCounted, err := readCounts(dir, name, cc, mpcc)
+		after, err := r.readCounts(dir, name)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		s.sockets, s.counted = nextSockets-sockets, nextCounted-counted
-		sockets, counted = nextSockets, nextCounted
-		scripts = append(scripts, s)
+		s.counts = counts{after.sockets - before.sockets, after.counted - before.counted, after.choices - before.choices}
+		before = after
+		r.scripts = append(r.scripts, s)
 	}
-	return scripts, nil
+	return nil
 }
 
-// readCounts returns how many sockets there were by the end of a script, and how many of them mpcc counted for cc.
-func readCounts(dir, name, cc string, mpcc bool) (sockets, counted uint64, err error) {
-	sockets, err = readNumber(filepath.Join(dir, name+".sockets"))
-	if err != nil || !mpcc {
-		return sockets, 0, err
+// readCounts returns what was counted by the end of a script.
+func (r *row) readCounts(dir, name string) (c counts, err error) {
+	for ending, to := range map[string]*uint64{".sockets": &c.sockets, ".choices": &c.choices} {
+		if *to, err = readNumber(filepath.Join(dir, name+ending)); err != nil {
+			return c, err
+		}
+	}
+	if !r.mpcc {
+		return c, nil
 	}
 	text, err := os.ReadFile(filepath.Join(dir, name+".json"))
 	if err != nil {
-		return 0, 0, err
+		return c, err
 	}
 	var status struct {
 		Totals []struct {
@@ -89,14 +103,14 @@ func readCounts(dir, name, cc string, mpcc bool) (sockets, counted uint64, err e
 		} `json:"totals"`
 	}
 	if err := json.Unmarshal(text, &status); err != nil {
-		return 0, 0, fmt.Errorf("mpcc status --json: %w", err)
+		return c, fmt.Errorf("mpcc status --json: %w", err)
 	}
 	for _, t := range status.Totals {
-		if t.CC == cc {
-			counted += t.Opened
+		if t.CC == r.cc {
+			c.counted += t.Opened
 		}
 	}
-	return sockets, counted, nil
+	return c, nil
 }
 
 func readNumber(file string) (uint64, error) {
@@ -152,9 +166,9 @@ func (r row) ranOn() string {
 // String returns the row as a line of progress.
 func (r row) String() string {
 	if r.fault != nil {
-		return fmt.Sprintf("%s: %v", r.cc, r.fault)
+		return fmt.Sprintf("%s: %v", r.name, r.fault)
 	}
-	return fmt.Sprintf("%s: %s (%s)", r.cc, strings.Join(r.cells(), ", "), r.took.Round(time.Second))
+	return fmt.Sprintf("%s: %s (%s)", r.name, strings.Join(r.cells(), ", "), r.took.Round(time.Second))
 }
 
 // faults returns what went wrong, a line or more each.
@@ -164,14 +178,14 @@ func (r row) faults() []string {
 	}
 	var faults []string
 	for _, s := range r.scripts {
-		for _, f := range s.faults(r.mpcc) {
+		for _, f := range r.faultsOf(s) {
 			faults = append(faults, s.name+": "+f)
 		}
 	}
 	return faults
 }
 
-func (s script) faults(mpcc bool) []string {
+func (r row) faultsOf(s script) []string {
 	var faults []string
 	for _, test := range s.failed {
 		faults = append(faults, "failed: "+test)
@@ -190,10 +204,13 @@ func (s script) faults(mpcc bool) []string {
 	switch {
 	case s.sockets == 0:
 		faults = append(faults, "no socket was opened")
-	case mpcc && s.counted == 0:
+	case r.mpcc && s.counted == 0:
 		faults = append(faults, "mpcc saw no subflow")
-	case mpcc && s.counted != s.sockets && s.name != "mptcp_connect":
+	case r.mpcc && s.counted != s.sockets && s.name != "mptcp_connect":
 		faults = append(faults, fmt.Sprintf("the control ran on %d sockets of %d", s.counted, s.sockets))
+	}
+	if own := r.scheduler == kernelsScheduler; own != (s.choices > 0) {
+		faults = append(faults, fmt.Sprintf("the kernel's own packet scheduler chose %d times", s.choices))
 	}
 	return faults
 }

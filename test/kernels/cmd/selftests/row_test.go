@@ -48,6 +48,7 @@ func TestFaults(t *testing.T) {
 	for name, test := range map[string]struct {
 		change     map[string]string // file → content
 		kernelsOwn bool
+		scheduler  string // default if it is not said
 		want       []string
 		cells      string
 	}{
@@ -74,8 +75,8 @@ func TestFaults(t *testing.T) {
 			cells:  "2/2 2/2 2/2 2/2",
 		},
 		"another default": {
-			change: map[string]string{"default": "cubic\n"},
-			want:   []string{"a new namespace had cubic as its default"},
+			change: map[string]string{"defaults": "cubic\ndefault\n"},
+			want:   []string{"a new namespace had cubic and default as its defaults"},
 			cells:  "- - - -",
 		},
 		"another control's subflows": {
@@ -89,6 +90,19 @@ func TestFaults(t *testing.T) {
 			want:   []string{"simult_flows-3: the control ran on 3 sockets of 4"},
 			cells:  "2/2 2/2 2/2 2/2",
 		},
+		"mpcc's scheduler": {
+			scheduler: "earliest",
+			change: map[string]string{"defaults": "lia\nearliest\n", "mptcp_connect.choices": "0\n", "simult_flows-1.choices": "0\n",
+				"simult_flows-2.choices": "0\n", "simult_flows-3.choices": "0\n"},
+			cells: "2/2 2/2 2/2 2/2",
+		},
+		"the kernel's scheduler in place of mpcc's": {
+			scheduler: "earliest",
+			change: map[string]string{"defaults": "lia\nearliest\n", "mptcp_connect.choices": "0\n", "simult_flows-1.choices": "0\n",
+				"simult_flows-2.choices": "5\n", "simult_flows-3.choices": "5\n"},
+			want:  []string{"simult_flows-2: the kernel's own packet scheduler chose 5 times"},
+			cells: "2/2 2/2 2/2 2/2",
+		},
 		"no socket": {
 			kernelsOwn: true,
 			change:     map[string]string{"simult_flows-3.sockets": "12\n"},
@@ -97,11 +111,14 @@ func TestFaults(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			files := map[string]string{"default": "lia\n", "start.sockets": "0\n", "start.json": totals("lia", 0)}
+			files := map[string]string{
+				"defaults": "lia\ndefault\n", "start.sockets": "0\n", "start.choices": "0\n", "start.json": totals("lia", 0),
+			}
 			for i, script := range scriptNames {
 				files[script+".log"] = tap("ok", "ok")
 				files[script+".status"] = "0\n"
 				files[script+".sockets"] = fmt.Sprintln(4 * (i + 1))
+				files[script+".choices"] = fmt.Sprintln(9 * (i + 1))
 				files[script+".json"] = totals("lia", 4*(i+1))
 			}
 			dir := t.TempDir()
@@ -112,8 +129,11 @@ func TestFaults(t *testing.T) {
 					}
 				}
 			}
-			r := row{cc: "lia", mpcc: !test.kernelsOwn}
-			r.scripts, r.fault = readScripts(dir, r.cc, r.mpcc)
+			r := row{cc: "lia", scheduler: kernelsScheduler, mpcc: !test.kernelsOwn}
+			if test.scheduler != "" {
+				r.scheduler = test.scheduler
+			}
+			r.fault = r.read(dir)
 			if diff := cmp.Diff(test.want, r.faults()); diff != "" {
 				t.Errorf("faults (-want +got):\n%s", diff)
 			}
