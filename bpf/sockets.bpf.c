@@ -49,10 +49,6 @@ struct sock___protocol {
 	__u16 sk_protocol;
 };
 
-struct socket {
-	struct sock *sk;
-};
-
 struct mptcp_sched_ops {
 	char name[16];
 };

@@ -162,7 +162,7 @@ func TestEvalLeavesForeignKeysAlone(t *testing.T) {
 	}{
 		{Input{Memory: Numbers{"waiting": 2}}, "memory.waiting: 2 is out of range, 0 to 1"},
 		{Input{Connection: Numbers{"mor": 1}}, "connection.mor: unknown key; " +
-			"known are now_us, window, unsent, outstanding, reinject, resent, dropped, fresh, waited_us, early, repeating, repeated, more, copying, copied"},
+			"known are now_us, window, unsent, outstanding, reinject, resent, dropped, fresh, awaited, piece, waited_us, early, repeating, repeated, more, copying, copied"},
 	} {
 		c.in.Subflows = subflow(Numbers{})
 		if _, err := ev.Eval(c.in); err == nil || err.Error() != c.want {

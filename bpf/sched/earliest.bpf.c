@@ -5,20 +5,24 @@
  * is done sooner (ECF, Lim et al., CoNEXT 2017; STTF, Hurtig et al., ToN 2019), and opportunistic retransmission (Raiciu et
  * al., NSDI 2012).
  *
- *   arrival  srtt - the least RTT / 2, and srtt more while the subflow repairs a loss: how long a byte takes that is sent
- *            now. The way there may have a queue, the way back takes half of the least RTT.
- *   rate     w / srtt
- *   k        bytes that were never sent, at most what the peer's window takes
+ *   load     bytes in flight, queued, and of the piece that is to be sent
+ *   round    srtt load / w, at least the least RTT; twice that while the subflow repairs a loss. A queue that has drained
+ *            meanwhile is in srtt as it was. In a window without bytes in flight, what is beyond w takes another least RTT.
+ *   arrival  round - the least RTT / 2: how long a piece takes that is sent now. The way there may have a queue, the way
+ *            back takes half of the least RTT.
+ *   sent(t)  w t / srtt, what it sends in a time; in slow start, where w doubles with each of the first four round trips, all
+ *            that such windows take
+ *   k        bytes that were never sent, with those that the application waits to write, at most what the peer's window takes
  *
  * New data: s is the usable subflow with the earliest arrival. The subflows that arrive earlier are full.
- *   wait       if the earlier subflows have delivered k bytes before s delivers one:
- *              least of their arrivals + k / sum of their rates < arrival_s
- *   send on s  else
+ *   wait       if the earlier subflows have delivered k bytes before s delivers the piece:
+ *              k < sum of their sent(arrival_s - least of their arrivals of nothing more)
+ *   send on s  else, at most what the others will not have delivered by then
  *
  * A slow subflow h harms nobody while the other subflows have something to send. But the buffers of both hosts begin at the
  * connection's oldest byte that is not acknowledged. If h holds that byte, the buffers fill, and the other subflows stop.
- * All that h holds is sent again on the other subflows, if these deliver all that and k bytes before h is done:
- *   least of their arrivals + (k + bytes held by h) / sum of their rates < held
+ * All that h holds is sent again on the other subflows, if these deliver all that and what is written before h is done:
+ *   k, without what is not written yet, + bytes held by h < sum of their sent(held - least of their arrivals of nothing more)
  *   held  srtt_h; twice that if h repairs a loss, or if the oldest byte has been the oldest for longer than srtt_h
  * What was sent until then is sent again once: h's data is repeated next when all of that is acknowledged.
  *
@@ -35,11 +39,14 @@ struct earliest_lane {
 	__u32 least_rtt_us; /* of the last minutes */
 	__u32 carried_bytes; /* handed to it and not acknowledged */
 	__u8 repairing; /* a loss */
+	__u8 growing; /* is in slow start */
 	__u8 holds; /* has the connection's oldest byte; known for retransmissions only */
 };
 
 struct earliest_demand {
 	__u64 fresh; /* bytes that were never sent */
+	__u32 awaited; /* bytes that the application waits to write, and may */
+	__u32 piece; /* bytes that are sent on one subflow next */
 	__u32 waited_us; /* since the oldest byte is the oldest */
 	__u8 early; /* the timer went off before a timeout was due */
 	__u8 repeating; /* what is to be sent was sent once already */
@@ -58,40 +65,78 @@ struct earliest_outcome {
 
 struct sched_own {
 	unsigned long timeout; /* jiffies; the kernel's for the connection's timer */
-	struct mpcc_num rate; /* of the subflows added up last, in bytes per us8 */
+	__u64 burst; /* bytes that the subflow with new data gets before the next decision */
 	struct earliest_lane lanes[MPCC_MAX_LANES];
 	struct earliest_demand demand;
 	struct earliest_memory memory;
 	struct earliest_outcome outcome;
 };
 
-MPCC_GLOBAL int add_rate(struct mpcc_scene *s nonnull, struct sched_own *own nonnull, __u32 i)
+/*
+ * Congestion windows that are sent in a number of round trips, both in 2^-16, if the window doubles with each of the first
+ * four.
+ */
+static __always_inline __u64 doubling_q16(__u64 rounds_q16)
+{
+	__u64 whole = rounds_q16 >> 16;
+
+	if (whole > 4)
+		whole = 4;
+	return (((1ULL << whole) - 1) << 16) + ((rounds_q16 - (whole << 16)) << whole);
+}
+
+/* Bytes that subflow i sends in a time, of 1,024 round trips at most, with a window of 4 GB at most. */
+MPCC_GLOBAL __u64 sent_in(struct mpcc_scene *s nonnull, struct sched_own *own nonnull, __u32 i,
+			  __u64 us8)
 {
 	const struct mpcc_lane *l = lane_at(s, i);
-	struct mpcc_num window = num_of((__u64)l->cwnd * l->mss);
+	__u64 window = (__u64)l->cwnd * l->mss, rounds_q16;
 
-	own->rate = num_add(own->rate, num_div(window, num_of(l->srtt_us8)));
-	return 0;
+	if (!l->srtt_us8)
+		return 0;
+	rounds_q16 = (us8 << 16) / l->srtt_us8;
+	if (rounds_q16 > 1024 << 16)
+		rounds_q16 = 1024 << 16;
+	if (window > 0xffffffff)
+		window = 0xffffffff;
+	if (element_of(own->lanes, i)->growing)
+		rounds_q16 = doubling_q16(rounds_q16);
+	return window * rounds_q16 >> 16;
 }
 
-/* How long a byte takes that is sent now. */
-static __always_inline __u64 arrival_of(const struct mpcc_lane *l, const struct earliest_lane *o)
+/* How long it takes until more bytes, which are sent now, are acknowledged. */
+static __always_inline __u64 round_of(const struct mpcc_lane *l, const struct earliest_lane *o,
+				      __u32 more)
 {
-	__u64 srtt_us8 = l->srtt_us8, back_us8 = 4ULL * o->least_rtt_us;
+	__u64 load = (__u64)l->in_flight * l->mss + l->queued + more;
+	__u64 window = (__u64)l->cwnd * l->mss, least_us8 = 8ULL * o->least_rtt_us, us8;
 
-	return (o->repairing ? 2 * srtt_us8 : srtt_us8) -
-	       (back_us8 < srtt_us8 ? back_us8 : srtt_us8);
+	/* Else the product is too large, of a billion bytes and an hour. */
+	us8 = window && load < 1ULL << 31 ? l->srtt_us8 * load / window : l->srtt_us8;
+	if (us8 < least_us8)
+		us8 = least_us8;
+	if (load > window && !l->in_flight)
+		us8 += least_us8;
+	return o->repairing ? 2 * us8 : us8;
 }
 
-MPCC_GLOBAL __u64 arrival_us8(struct mpcc_scene *s nonnull, struct sched_own *own nonnull, __u32 i)
+/* How long more bytes take that are sent now. */
+static __always_inline __u64 arrival_of(const struct mpcc_lane *l, const struct earliest_lane *o,
+					__u32 more)
 {
-	return arrival_of(lane_at(s, i), element_of(own->lanes, i));
+	return round_of(l, o, more) - 4ULL * o->least_rtt_us;
 }
 
-/* Bytes that may be sent for the first time. */
-static __always_inline __u64 sendable(const struct mpcc_scene *s, const struct sched_own *own)
+MPCC_GLOBAL __u64 arrival_us8(struct mpcc_scene *s nonnull, struct sched_own *own nonnull, __u32 i,
+			      __u32 more)
 {
-	return own->demand.fresh < s->demand.window ? own->demand.fresh : s->demand.window;
+	return arrival_of(lane_at(s, i), element_of(own->lanes, i), more);
+}
+
+/* Bytes of these that may be sent. */
+static __always_inline __u64 sendable(const struct mpcc_scene *s, __u64 bytes)
+{
+	return bytes < s->demand.window ? bytes : s->demand.window;
 }
 
 #define NEVER (~0ULL)
@@ -112,15 +157,16 @@ static __always_inline bool is_one(struct mpcc_scene *s, struct sched_own *own, 
 	return v->alive && !(who == WHO_LACKS_OLDEST && element_of(own->lanes, i)->holds);
 }
 
-/* The subflow among them with the earliest arrival; MPCC_NO_LANE if there is none. */
-MPCC_GLOBAL __u32 earliest_of(struct mpcc_scene *s nonnull, struct sched_own *own nonnull, int who)
+/* The subflow among them with the earliest arrival of more bytes; MPCC_NO_LANE if there is none. */
+MPCC_GLOBAL __u32 earliest_of(struct mpcc_scene *s nonnull, struct sched_own *own nonnull, int who,
+			      __u32 more)
 {
 	__u32 best = MPCC_NO_LANE;
 	__u64 least_us8 = 0;
 
 	for_each_lane(i, s)
 	{
-		__u64 us8 = arrival_us8(s, own, i);
+		__u64 us8 = arrival_us8(s, own, i, more);
 
 		if (!is_one(s, own, i, who) || (best != MPCC_NO_LANE && us8 >= least_us8))
 			continue;
@@ -130,37 +176,31 @@ MPCC_GLOBAL __u32 earliest_of(struct mpcc_scene *s nonnull, struct sched_own *ow
 	return best;
 }
 
-/* Adds up the rates of those among them that arrive before a time. */
-MPCC_GLOBAL int add_rates(struct mpcc_scene *s nonnull, struct sched_own *own nonnull, int who,
-			  __u64 before_us8)
+/* Bytes that those among them send by a time with whom nothing more arrives before another time. */
+MPCC_GLOBAL __u64 sent_by(struct mpcc_scene *s nonnull, struct sched_own *own nonnull, int who,
+			  __u64 before_us8, __u64 us8)
 {
-	own->rate = num_zero();
+	__u32 first = earliest_of(s, own, who, 0);
+	__u64 bytes = 0, least_us8 = arrival_us8(s, own, first, 0);
+
+	if (first == MPCC_NO_LANE || least_us8 >= us8)
+		return 0;
 	for_each_lane(i, s)
 	{
-		if (is_one(s, own, i, who) && arrival_us8(s, own, i) < before_us8)
-			add_rate(s, own, i);
+		if (is_one(s, own, i, who) && arrival_us8(s, own, i, 0) < before_us8)
+			bytes += sent_in(s, own, i, us8 - least_us8);
 	}
-	return 0;
+	return bytes;
 }
 
-/* Those whose rates were added up are done with so many bytes in less than a time. */
-static __always_inline bool done_within(const struct sched_own *own, __u64 bytes, __u64 us8)
+/* Bytes for subflow i: what those that arrive before it have not delivered when it is done with the piece. */
+MPCC_GLOBAL __u64 left_for(struct mpcc_scene *s nonnull, struct sched_own *own nonnull, __u32 i)
 {
-	return num_less(num_of(bytes), num_mul(own->rate, num_of(us8)));
-}
+	__u64 us8 = arrival_us8(s, own, i, own->demand.piece);
+	__u64 all = sendable(s, own->demand.fresh + own->demand.awaited);
+	__u64 others = sent_by(s, own, WHO_IS_ALIVE, arrival_us8(s, own, i, 0), us8);
 
-/* Those that arrive before subflow i are done with all that may be sent before i is with one byte. */
-MPCC_GLOBAL bool others_are_done(struct mpcc_scene *s nonnull, struct sched_own *own nonnull,
-				 __u32 i)
-{
-	__u64 us8 = arrival_us8(s, own, i), least_us8;
-	__u32 first = earliest_of(s, own, WHO_IS_ALIVE);
-
-	least_us8 = arrival_us8(s, own, first);
-	if (first == MPCC_NO_LANE || least_us8 >= us8)
-		return false;
-	add_rates(s, own, WHO_IS_ALIVE, us8);
-	return done_within(own, sendable(s, own), us8 - least_us8);
+	return all < others ? 0 : all - others + 1;
 }
 
 /* How long subflow i takes with all that it has. */
@@ -194,19 +234,12 @@ MPCC_GLOBAL __u32 holder(struct mpcc_scene *s nonnull, struct sched_own *own non
 /* The number from 1 of the subflow whose data goes out again; 0 if none. */
 MPCC_GLOBAL __u32 to_repeat(struct mpcc_scene *s nonnull, struct sched_own *own nonnull)
 {
-	__u32 slow = holder(s, own), first = earliest_of(s, own, WHO_LACKS_OLDEST);
-	__u64 held, arrival;
+	__u32 slow = holder(s, own);
 
-	if (slow == MPCC_NO_LANE || first == MPCC_NO_LANE || own->demand.repeating ||
-	    own->demand.repeated)
+	if (slow == MPCC_NO_LANE || own->demand.repeating || own->demand.repeated)
 		return 0;
-	held = held_us8(s, own, slow);
-	arrival = arrival_us8(s, own, first);
-	if (arrival >= held)
-		return 0;
-	add_rates(s, own, WHO_LACKS_OLDEST, NEVER);
-	if (!done_within(own, sendable(s, own) + element_of(own->lanes, slow)->carried_bytes,
-			 held - arrival))
+	if (sendable(s, own->demand.fresh) + element_of(own->lanes, slow)->carried_bytes >=
+	    sent_by(s, own, WHO_LACKS_OLDEST, NEVER, held_us8(s, own, slow)))
 		return 0;
 	return slow + 1;
 }
@@ -220,7 +253,7 @@ MPCC_GLOBAL bool some_is_slow(struct mpcc_scene *s nonnull, struct sched_own *ow
 	for_each_lane(i, s)
 	{
 		if (element_of(own->lanes, i)->carried_bytes && !lane_gone(lane_at(s, i)) &&
-		    arrival_us8(s, own, i) > 2 * us8)
+		    arrival_us8(s, own, i, 0) > 2 * us8)
 			found = true;
 	}
 	return found;
@@ -229,10 +262,10 @@ MPCC_GLOBAL bool some_is_slow(struct mpcc_scene *s nonnull, struct sched_own *ow
 /* When the timer is to go off, to see whether data is to be sent again. */
 MPCC_GLOBAL int watch(struct mpcc_scene *s nonnull, struct sched_own *own nonnull)
 {
-	__u32 first = earliest_of(s, own, WHO_IS_ALIVE);
+	__u32 first = earliest_of(s, own, WHO_IS_ALIVE, 0);
 
 	own->outcome.look_us = 0;
-	if (first != MPCC_NO_LANE && some_is_slow(s, own, arrival_us8(s, own, first)))
+	if (first != MPCC_NO_LANE && some_is_slow(s, own, arrival_us8(s, own, first, 0)))
 		own->outcome.look_us = 1 + (lane_at(s, first)->srtt_us8 >> 3);
 	return 0;
 }
@@ -270,8 +303,11 @@ MPCC_GLOBAL int earliest_rule(struct mpcc_scene *s nonnull, struct sched_own *ow
 	}
 	if (own->demand.repeating && own->demand.repeated && !s->demand.reinject)
 		spare_slow(s, own);
-	first = earliest_of(s, own, WHO_IS_USABLE);
-	if (first == MPCC_NO_LANE || s->demand.reinject || !others_are_done(s, own, first))
+	first = earliest_of(s, own, WHO_IS_USABLE, own->demand.piece);
+	if (first == MPCC_NO_LANE)
+		return RULE_MARKED;
+	own->burst = left_for(s, own, first);
+	if (own->burst || s->demand.reinject)
 		send_on(s, first);
 	return RULE_MARKED;
 }
@@ -283,6 +319,7 @@ static __always_inline void earliest_read_subflow(struct sched_own *own, __u32 i
 
 	o->least_rtt_us = tp->rtt_min.s[0].v;
 	o->carried_bytes = tp->write_seq - tp->snd_una;
+	o->growing = tp->snd_cwnd < tp->snd_ssthresh;
 	o->repairing = mpcc_bits(&tp->inet_conn, icsk_ca_state) >= TCP_CA_Recovery;
 }
 
@@ -297,6 +334,8 @@ static __always_inline void earliest_read_connection(struct sched_own *own,
 	if (!m->progress.progress_us)
 		m->repeated_to = msk->snd_una;
 	own->demand.fresh = msk->write_seq - msk->snd_nxt;
+	own->demand.awaited = sched_awaited(msk);
+	own->demand.piece = sched_piece(msk);
 	own->demand.repeating = (__s64)(msk->snd_nxt - sched_next_seq(msk)) > 0;
 	own->demand.repeated = (__s64)(m->repeated_to - msk->snd_una) > 0;
 	own->demand.early = is_early(&m->progress, s, msk);
@@ -319,13 +358,21 @@ static __always_inline void earliest_read_retrans(struct sched_own *own, struct 
 	}
 }
 
+static __always_inline __u64 earliest_burst(const struct sched_own *own, const struct mpcc_lane *l)
+{
+	__u64 room = lane_room(l);
+
+	/* None, and yet it sends: a retransmission, or a wait that was not granted (sched_decide.h). */
+	return own->burst && own->burst < room ? own->burst : room;
+}
+
 static __always_inline void earliest_show_subflow(struct mpcc_sched_subflow *shown,
 						  const struct sched_own *own,
 						  const struct mpcc_scene *s, __u32 i)
 {
 	const struct earliest_lane *o = element_of(own->lanes, i);
 
-	shown->arrival_us = arrival_of(element_of(s->lanes, i), o) >> 3;
+	shown->arrival_us = arrival_of(element_of(s->lanes, i), o, 0) >> 3;
 	shown->held = o->carried_bytes;
 }
 
@@ -376,6 +423,7 @@ static const struct sched_hooks sched_hooks = {
 	.read_subflow = earliest_read_subflow,
 	.read_connection = earliest_read_connection,
 	.read_retrans = earliest_read_retrans,
+	.burst = earliest_burst,
 	.show_subflow = earliest_show_subflow,
 	.after_send = earliest_after_send,
 	.after_retrans = earliest_after_retrans,

@@ -130,7 +130,7 @@ static __always_inline void redundant_read_connection(struct sched_own *own,
 }
 
 /* The kernel sets the timer anew as long as some of the burst is left, so none is to be left. */
-static __always_inline __u64 redundant_burst(const struct mpcc_lane *l)
+static __always_inline __u64 redundant_burst(const struct sched_own *own, const struct mpcc_lane *l)
 {
 	return 1;
 }

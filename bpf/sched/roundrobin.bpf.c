@@ -82,11 +82,16 @@ static __always_inline void roundrobin_read_subflow(struct sched_own *own, __u32
 	*counted_to = tp->write_seq;
 }
 
+static __always_inline __u64 roundrobin_burst(const struct sched_own *own, const struct mpcc_lane *l)
+{
+	return quota_of(l);
+}
+
 static const struct sched_hooks sched_hooks = {
 	.rule = roundrobin_rule,
 	.start_subflow = roundrobin_start_subflow,
 	.read_subflow = roundrobin_read_subflow,
-	.burst = quota_of,
+	.burst = roundrobin_burst,
 };
 
 SCHED_TABLE(roundrobin);

@@ -106,7 +106,7 @@ those [published here](results.md): CDD beside a path 100 ms slower got 0.9 Mbit
 
 **How much waits.** The kernel gives a connection the send buffers of its subflows together, each made for the delay of one.
 When a path slows down, what it still holds keeps the stream waiting, the buffer fills, and the other paths stand still. While
-one of mpcc's schedulers runs, the buffer holds twice what all subflows send in the longest of their RTTs, within
+one of mpcc's schedulers runs, the buffer holds three times what all subflows send in the longest of their RTTs, within
 ` + "`net.ipv4.tcp_wmem`" + `'s largest value for each subflow, so that two subflows take 8 MB at most with Debian's settings. What is
 needed is reckoned every 100 ms; the buffer grows, and becomes smaller only when a subflow ends. An application that sets
 SO_SNDBUF keeps what it asked for. Under the kernel's own scheduler the buffer stays as the kernel makes it: that scheduler

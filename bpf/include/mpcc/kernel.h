@@ -105,6 +105,13 @@ struct sock_cgroup_data {
 	struct cgroup *cgroup;
 };
 
+struct socket {
+	struct sock *sk;
+	unsigned long flags;
+};
+
+#define SOCK_NOSPACE 2 /* bit of them: the application waits until it can write again */
+
 struct sock {
 	struct sock_common __sk_common;
 	struct dst_entry *sk_dst_cache;
@@ -116,6 +123,7 @@ struct sock {
 	struct timer_list tcp_retransmit_timer;
 	__u32 sk_mark;
 	struct sock_cgroup_data sk_cgrp_data;
+	struct socket *sk_socket;
 };
 
 struct inet_sock {

@@ -176,7 +176,8 @@ MPCC_GLOBAL __u64 sent_within(struct mpcc_scene *s nonnull, __u32 i, __u32 time_
 /*
  * The size of the send buffer, in bytes, with which the slowest subflow stops no other. Data on the slowest subflow stays in
  * the buffer for the longest RTT, and with that data all that every subflow sends meanwhile. Twice as much, since a loss on
- * the slowest subflow takes another RTT to repair.
+ * the slowest subflow takes another RTT to repair; and half of that more, since poll() and its kind tell an application of
+ * room only when a third of the buffer is free.
  */
 static __always_inline __u64 needed_buffer(struct mpcc_scene *s)
 {
@@ -184,7 +185,7 @@ static __always_inline __u64 needed_buffer(struct mpcc_scene *s)
 	__u64 bytes = 0;
 
 	for_each_lane(i, s) bytes += sent_within(s, i, longest_us8);
-	return 2 * bytes;
+	return 3 * bytes;
 }
 
 /* Marks a subflow to send. MPCC_NO_LANE marks none. */

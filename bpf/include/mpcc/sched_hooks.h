@@ -57,7 +57,7 @@ struct sched_hooks {
 	/* After that, before each decision on what is to be sent again: what only then can be told. */
 	void (*read_retrans)(struct sched_own *own, struct mptcp_sock *msk);
 	/* The bytes to send on a chosen subflow before the next decision; else what its window takes. */
-	__u64 (*burst)(const struct mpcc_lane *l);
+	__u64 (*burst)(const struct sched_own *own, const struct mpcc_lane *l);
 	/* What the live map shows of subflow i, and of the choice of a set. */
 	void (*show_subflow)(struct mpcc_sched_subflow *shown, const struct sched_own *own,
 			     const struct mpcc_scene *s, __u32 i);

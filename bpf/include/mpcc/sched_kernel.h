@@ -232,6 +232,24 @@ static __always_inline __u64 sched_next_seq(const struct mptcp_sock *msk)
 	return head ? head->data_seq + head->already_sent : msk->snd_nxt;
 }
 
+/* Bytes that the application may write now, if it waits to write: an epoll tells it only once a third of the buffer is free. */
+static __always_inline __u32 sched_awaited(const struct mptcp_sock *msk)
+{
+	const struct sock *sk = &msk->sk.icsk_inet.sk;
+	const struct socket *socket = sk->sk_socket;
+	int room = sk->sk_sndbuf - sk->sk_wmem_queued;
+
+	return socket && socket->flags & 1 << SOCK_NOSPACE && room > 0 ? room : 0;
+}
+
+/* Bytes of the fragment that is sent next, as far as it is not sent: all on one subflow. */
+static __always_inline __u32 sched_piece(const struct mptcp_sock *msk)
+{
+	const struct mptcp_data_frag *head = msk->first_pending;
+
+	return head ? head->data_len - head->already_sent : 0;
+}
+
 /* Jiffies until the subflow's own timer goes off, for a probe of the tail's or a retransmission; 0 if none runs. */
 static __always_inline __u32 sched_timeout_left(const struct tcp_sock *tp)
 {

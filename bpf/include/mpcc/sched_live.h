@@ -191,7 +191,7 @@ static __always_inline void read_scene(struct sched_state *st, struct mptcp_sock
 static __always_inline void count_choice(struct sched_state *st, __u32 i)
 {
 	const struct mpcc_lane *l = &st->scene.lanes[i];
-	__u64 burst = sched_hooks.burst ? sched_hooks.burst(l) : lane_room(l);
+	__u64 burst = sched_hooks.burst ? sched_hooks.burst(own_of(st), l) : lane_room(l);
 
 	st->chosen++;
 	if (burst < st->burst)

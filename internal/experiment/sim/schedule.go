@@ -37,6 +37,7 @@ func (c *connection) addLane(k *socket) {
 func (c *connection) show() {
 	st := c.stream
 	st.Una, st.Nxt, st.Next, st.Written, st.WndEnd = c.una, c.sentTo, c.next, c.written, c.edge
+	st.Piece = uint16(min(c.written, c.pieceEnd(c.next)) - c.next)
 	st.Burst = int32(c.burst)
 	st.Queued, st.Buffer = int32(c.written-c.una), int32(c.sendBuffer())
 	for _, k := range c.sockets {

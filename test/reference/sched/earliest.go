@@ -7,39 +7,76 @@ import (
 	"math/rand/v2"
 )
 
-// The usable subflow s with the earliest arrival, srtt - least/2, unless those that arrive earlier are done with the k bytes
-// that may be sent before it is: min arrival + k/(sum w/srtt) < arrival_s. When the timer goes off early, all that the
-// holder h of the oldest byte has goes out again, if the others are done with it and with k sooner than h, which takes a
-// srtt, or two if it repairs a loss or has made no progress for one.
+// A piece that is sent now arrives after round - least/2: round is srtt load/w, with what is in flight, queued, and in the
+// piece; a least RTT at least, one more if it does not fit in a window that is empty, and twice as long during a repair. In a
+// time t a subflow sends w t/srtt, or what w takes when it doubles in each of four round trips. The usable subflow with the
+// earliest arrival sends, unless those with whom nothing more arrives earlier have sent k bytes by then, written or awaited.
+// When the timer goes off early, all that the holder h of the oldest byte has goes out again, if the others have sent it and
+// what is written before h is done, which takes a srtt, or two if it repairs a loss or has made no progress for one.
 func init() {
 	register("earliest", Scheduler{Rule: earliestRule, Draw: drawEarliest})
 }
 
-func (s Subflow) arrival() float64 {
-	rtts := 1 + s.Repairing
-	return rtts*s.SRTT - min(s.LeastRTT/2, s.SRTT)
+func (s Subflow) arrival(more float64) float64 {
+	window, load := s.Cwnd*s.MSS, s.InFlight*s.MSS+s.Queued+more
+	round := s.SRTT
+	if window > 0 && load < 1<<31 {
+		round *= load / window
+	}
+	round = max(round, s.LeastRTT)
+	if load > window && s.InFlight == 0 {
+		round += s.LeastRTT
+	}
+	return (1+s.Repairing)*round - s.LeastRTT/2
 }
+
+func (s Subflow) sentIn(us float64) float64 {
+	rounds := min(us/s.SRTT, 1024)
+	if s.Growing != 0 {
+		windows := 0.0
+		for n := range 4 {
+			windows += math.Ldexp(min(max(rounds-float64(n), 0), 1), n)
+		}
+		rounds = windows + 16*max(rounds-4, 0)
+	}
+	return min(s.Cwnd*s.MSS, 1<<32-1) * rounds
+}
+
+// sentBy is what those send by a time with whom nothing more arrives before another time.
+func (d *decision) sentBy(who []bool, before, us float64) (bytes float64) {
+	first := d.least(who, Subflow.arrivalOfNothing)
+	if first < 0 {
+		return 0
+	}
+	begin := d.Subflows[first].arrival(0)
+	if begin >= us {
+		return 0
+	}
+	for i, s := range d.Subflows {
+		if who[i] && s.arrival(0) < before {
+			bytes += s.sentIn(us - begin)
+		}
+	}
+	return bytes
+}
+
+func (s Subflow) arrivalOfNothing() float64 { return s.arrival(0) }
 
 func earliestRule(d *decision) {
 	n := len(d.Subflows)
 	c := d.Connection
-	k := min(c.Fresh, c.Window)
-	arrival := Subflow.arrival
-	first := d.least(d.alive, arrival)
+	first := d.least(d.alive, Subflow.arrivalOfNothing)
 	for _, s := range d.Subflows {
 		slow := s.CarriedBytes > 0 && s.Stale == 0 && s.Closing == 0
-		if first >= 0 && slow && s.arrival() > 2*d.Subflows[first].arrival() {
+		if first >= 0 && slow && s.arrival(0) > 2*d.Subflows[first].arrival(0) {
 			d.Look = 1 + math.Floor(d.Subflows[first].SRTT)
 		}
 	}
 	if c.Reinject != 0 && c.Early != 0 {
 		d.defers = true
-		holds, lacks, rate := make([]bool, n), make([]bool, n), 0.0
+		holds, lacks := make([]bool, n), make([]bool, n)
 		for i, s := range d.Subflows {
 			holds[i], lacks[i] = s.Holds != 0, d.alive[i] && s.Holds == 0
-			if lacks[i] {
-				rate += s.Cwnd * s.MSS / s.SRTT
-			}
 		}
 		held := func(s Subflow) float64 {
 			if s.Repairing != 0 || c.Waited > s.SRTT {
@@ -47,11 +84,11 @@ func earliestRule(d *decision) {
 			}
 			return s.SRTT
 		}
-		h, f := d.least(holds, held), d.least(lacks, arrival)
-		if h < 0 || f < 0 || c.Repeating != 0 || c.Repeated != 0 {
+		h := d.least(holds, held)
+		if h < 0 || c.Repeating != 0 || c.Repeated != 0 {
 			return
 		}
-		if d.Subflows[f].arrival()+(k+d.Subflows[h].CarriedBytes)/rate < held(d.Subflows[h]) {
+		if min(c.Fresh, c.Window)+d.Subflows[h].CarriedBytes < d.sentBy(lacks, math.Inf(1), held(d.Subflows[h])) {
 			d.Repeats = float64(h + 1)
 			d.Scene.Memory.Slow = d.Subflows[h].SubflowID
 		}
@@ -60,17 +97,12 @@ func earliestRule(d *decision) {
 	if c.Repeating != 0 && c.Repeated != 0 && c.Reinject == 0 {
 		d.spareSlow()
 	}
-	s := d.least(d.usable, arrival)
+	s := d.least(d.usable, func(s Subflow) float64 { return s.arrival(c.Piece) })
 	if s < 0 {
 		return
 	}
-	rate := 0.0
-	for i, other := range d.Subflows {
-		if d.alive[i] && other.arrival() < d.Subflows[s].arrival() {
-			rate += other.Cwnd * other.MSS / other.SRTT
-		}
-	}
-	if c.Reinject == 0 && rate > 0 && d.Subflows[first].arrival()+k/rate < d.Subflows[s].arrival() {
+	best := d.Subflows[s]
+	if c.Reinject == 0 && min(c.Fresh+c.Awaited, c.Window) < d.sentBy(d.alive, best.arrival(0), best.arrival(c.Piece)) {
 		return
 	}
 	d.send(s)
@@ -91,6 +123,8 @@ func drawEarliest(r *rand.Rand, scene *Scene) {
 	scene.Connection.Reinject = flag(r, 0.4)
 	scene.Connection.Early = flag(r, 0.8)
 	scene.Connection.Fresh = maybe(r, 0.8, math.Round(between(r, 1, 1<<26)))
+	scene.Connection.Awaited = maybe(r, 0.3, math.Round(between(r, 1, 1<<22)))
+	scene.Connection.Piece = math.Round(between(r, 1, 1<<15))
 	scene.Connection.Waited = maybe(r, 0.8, math.Round(between(r, 1e3, 1e7)))
 	scene.Connection.Repeating, scene.Connection.Repeated = flag(r, 0.2), flag(r, 0.2)
 	scene.Memory.Slow = float64(r.IntN(len(scene.Subflows)+1) + 1)
@@ -98,6 +132,6 @@ func drawEarliest(r *rand.Rand, scene *Scene) {
 		s := &scene.Subflows[i]
 		s.LeastRTT = math.Round(s.SRTT * (0.01 + r.Float64()))
 		s.CarriedBytes = maybe(r, 0.8, math.Round(between(r, 1, 1<<22)))
-		s.Repairing, s.Holds = flag(r, 0.2), flag(r, 0.4)
+		s.Repairing, s.Growing, s.Holds = flag(r, 0.2), flag(r, 0.3), flag(r, 0.4)
 	}
 }

@@ -42,6 +42,7 @@ type Subflow struct {
 	CarriedBytes float64 `json:"carried_bytes,omitempty"`
 	Spent        float64 `json:"spent,omitempty"` // 0 or 1, as all below
 	Repairing    float64 `json:"repairing,omitempty"`
+	Growing      float64 `json:"growing,omitempty"`
 	Holds        float64 `json:"holds,omitempty"`
 	Excluded     float64 `json:"excluded,omitempty"`
 	Allowed      float64 `json:"allowed,omitempty"`
@@ -58,9 +59,11 @@ type Subflow struct {
 type Connection struct {
 	Now         float64 `json:"now_us,omitempty"`
 	Waited      float64 `json:"waited_us,omitempty"`
-	Window      float64 `json:"window,omitempty"` // bytes, as the next three
+	Window      float64 `json:"window,omitempty"` // bytes, as the next five
 	Unsent      float64 `json:"unsent,omitempty"`
 	Fresh       float64 `json:"fresh,omitempty"`
+	Awaited     float64 `json:"awaited,omitempty"`
+	Piece       float64 `json:"piece,omitempty"`
 	Outstanding float64 `json:"outstanding,omitempty"`
 	Reinject    float64 `json:"reinject,omitempty"` // 0 or 1, as all below
 	Copying     float64 `json:"copying,omitempty"`

@@ -34,6 +34,7 @@ type Lane struct {
 type Stream struct {
 	Una, Nxt       uint64           // the first byte that is not acknowledged, the first that was never sent
 	Next           uint64           // the next that is to be sent: below Nxt while data are sent again
+	Piece          uint16           // bytes from Next on that are handed to one subflow
 	Written        uint64           // behind the last that the application has written
 	WndEnd         uint64           // the first behind the peer's window
 	Burst          int32            // bytes that those chosen may send
@@ -252,7 +253,9 @@ func (st *Stream) write() {
 	put64(b, f.head, 0)
 	if st.Next < st.Written {
 		put64(b, f.head, s.head)
-		put64(s.at(s.head, s.frag.size), s.frag.seq, st.Next)
+		head := s.at(s.head, s.frag.size)
+		put64(head, s.frag.seq, st.Next)
+		binary.LittleEndian.PutUint16(head[s.frag.length:], st.Piece)
 	}
 }
 

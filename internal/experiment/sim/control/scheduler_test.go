@@ -24,7 +24,7 @@ type laneStep struct {
 type schedulerStep struct {
 	NowNs, Jiffies, Una, Nxt, Next, Written, WndEnd, Timeout uint64
 	Burst, Queued, Buffer                                    int32
-	Event, Count, Resends                                    uint32
+	Event, Count, Resends, Piece, Pad                        uint32
 	Lanes                                                    [4]laneStep
 }
 
@@ -107,7 +107,7 @@ func (g *scheduling) do(t *testing.T, step schedulerStep) schedulerOutcome {
 	}
 	st := g.stream
 	st.Una, st.Nxt, st.Next, st.Written, st.WndEnd, st.Timeout = step.Una, step.Nxt, step.Next, step.Written, step.WndEnd, step.Timeout
-	st.Burst, st.Queued, st.Buffer = step.Burst, step.Queued, step.Buffer
+	st.Burst, st.Queued, st.Buffer, st.Piece = step.Burst, step.Queued, step.Buffer, uint16(step.Piece)
 	for i, l := range st.lanes {
 		l.set(&step.Lanes[i])
 	}
@@ -148,7 +148,7 @@ func (g *scheduling) do(t *testing.T, step schedulerStep) schedulerOutcome {
 	return o
 }
 
-// checkBuffer compares the send buffer that is asked for with twice what all subflows send in the longest of their RTTs.
+// checkBuffer compares the send buffer that is asked for with three times what all subflows send in the longest of their RTTs.
 func (g *scheduling) checkBuffer(t *testing.T, step *schedulerStep, got uint64) {
 	t.Helper()
 	longest, want := 0., 0.
@@ -159,7 +159,7 @@ func (g *scheduling) checkBuffer(t *testing.T, step *schedulerStep, got uint64) 
 	}
 	for i, l := range g.stream.lanes {
 		if step.Lanes[i].Active != 0 && !l.Stale {
-			want += 2 * float64(l.Cwnd) * float64(l.MSS) * min(longest/float64(l.SrttUs), 1024)
+			want += 3 * float64(l.Cwnd) * float64(l.MSS) * min(longest/float64(l.SrttUs), 1024)
 		}
 	}
 	if math.Abs(float64(got)-want) > want/1000+8 {
@@ -200,6 +200,7 @@ func (g *scheduling) random(t *testing.T, r *rand.Rand) {
 			step.Event = retransmit
 		}
 		step.Resends = r.Uint32N(2)
+		step.Piece = 1 + r.Uint32N(1<<15)
 		step.change(r)
 		o := g.do(t, step)
 		step.Timeout, step.Burst = o.Timeout, o.Burst

@@ -43,7 +43,7 @@ struct lane_step {
 struct step {
 	__u64 now_ns, jiffies, una, nxt, next, written, wnd_end, timeout;
 	__s32 burst, queued, buffer;
-	__u32 event, count, resends;
+	__u32 event, count, resends, piece, pad;
 	struct lane_step lanes[LANES];
 };
 
@@ -234,6 +234,7 @@ static __s32 run(void)
 	msk.snd_burst = step.burst;
 	msk.timer_ival = step.timeout;
 	head.data_seq = step.next;
+	head.data_len = step.piece;
 	msk.first_pending = step.next < step.written ? &head : NULL;
 	switch (step.event) {
 	case BEGIN:
