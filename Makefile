@@ -397,6 +397,7 @@ choose: build ## Measure in the simulator what docs/choose.md says, and write it
 		[ $$c = choose-plain ] || bin/mpcc run $$c --sim --cc cubic,dwc --sched $(call commas,$(SCHEDULERS)) --out .cache/choose/$$c-sched >/dev/null; \
 	done
 	bin/mpcc run choose-wifi --sim --set what=web --repeats 300 --out .cache/choose/choose-wifi-web >/dev/null
+	bin/mpcc run choose-wifi --sim --set what=web --repeats 300 --cc cubic,dwc --sched $(call commas,$(SCHEDULERS)) --out .cache/choose/choose-wifi-web-sched >/dev/null
 	go run ./docs/gen/choose .cache/choose/*
 	go run ./docs/gen/choose
 

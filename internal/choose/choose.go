@@ -63,6 +63,7 @@ var Rows = []Row{
 		{"wifi-down", "download, WLAN with loss and jitter", Goodput},
 		{"wifi-web", "web objects, WLAN with loss and jitter", Completion},
 		{"handover", "download, from one WLAN to another", Goodput},
+		{"leaving", "download, out of a WLAN that slows down", Goodput},
 	}},
 	{"train", "Two mobile operators", "a vehicle", []Cell{
 		{"train", "download, in a train", Goodput},

@@ -100,9 +100,9 @@ func (m measured) read(folder string) error {
 			return fmt.Errorf("%s: %w", path, err)
 		}
 		if m[k] == nil {
-			m[k] = &values{of: map[string]float64{}, mpcc: version}
+			m[k] = &values{of: map[string]float64{}}
 		}
-		m[k].of[column(row, "seed")] = value
+		m[k].of[column(row, "seed")], m[k].mpcc = value, version
 	}
 	// Of files goodput says the same again, and their samples are too few for an RTT.
 	for k := range m {
