@@ -104,6 +104,8 @@ MPCC_GLOBAL __u64 sent_in(struct mpcc_scene *s nonnull, struct sched_own *own no
 	return window * rounds_q16 >> 16;
 }
 
+#define MOST_LOAD (1ULL << 29)
+
 /* How long it takes until more bytes, which are sent now, are acknowledged. */
 static __always_inline __u64 round_of(const struct mpcc_lane *l, const struct earliest_lane *o,
 				      __u32 more)
@@ -111,8 +113,8 @@ static __always_inline __u64 round_of(const struct mpcc_lane *l, const struct ea
 	__u64 load = (__u64)l->in_flight * l->mss + l->queued + more;
 	__u64 window = (__u64)l->cwnd * l->mss, least_us8 = 8ULL * o->least_rtt_us, us8;
 
-	/* Else the product is too large, of a billion bytes and an hour. */
-	us8 = window && load < 1ULL << 31 ? l->srtt_us8 * load / window : l->srtt_us8;
+	/* Half a billion bytes and nine minutes make the largest product. */
+	us8 = window ? l->srtt_us8 * (load < MOST_LOAD ? load : MOST_LOAD) / window : l->srtt_us8;
 	if (us8 < least_us8)
 		us8 = least_us8;
 	if (load > window && !l->in_flight)

@@ -82,7 +82,8 @@ static __always_inline void roundrobin_read_subflow(struct sched_own *own, __u32
 	*counted_to = tp->write_seq;
 }
 
-static __always_inline __u64 roundrobin_burst(const struct sched_own *own, const struct mpcc_lane *l)
+static __always_inline __u64 roundrobin_burst(const struct sched_own *own,
+					      const struct mpcc_lane *l)
 {
 	return quota_of(l);
 }

@@ -10,6 +10,8 @@ static void draw_own(struct input *in, struct sched_own *own)
 	own->demand.repeated = flags >> 2 & 1;
 	own->demand.fresh = draw_number(in, 40);
 	own->demand.waited_us = draw_number(in, 32);
+	own->demand.awaited = draw_number(in, 32);
+	own->demand.piece = draw_number(in, 16);
 	own->memory.slow = draw_byte(in) % (MPCC_MAX_LANES + 2);
 	for (__u32 i = 0; i < eval.count; i++) {
 		struct earliest_lane *o = &own->lanes[i];
@@ -17,16 +19,26 @@ static void draw_own(struct input *in, struct sched_own *own)
 		flags = draw_byte(in);
 		o->repairing = flags & 1;
 		o->holds = flags >> 1 & 1;
+		o->growing = flags >> 2 & 1;
 		o->least_rtt_us = draw_number(in, 32);
 		o->carried_bytes = draw_number(in, 32);
 	}
 }
 
-/* Only what a subflow has is sent again, by the timer, and not what is being sent again already. */
+/*
+ * More bytes arrive no sooner. Only what a subflow has is sent again, by the timer, and not what is being sent again already.
+ */
 static void check_own(const struct sched_own *own)
 {
 	__u32 repeats = eval.outcome.repeats;
 
+	for (__u32 i = 0; i < eval.count; i++) {
+		__u64 nothing = arrival_of(&eval.lanes[i], &own->lanes[i], 0);
+		__u64 piece = arrival_of(&eval.lanes[i], &own->lanes[i], own->demand.piece);
+
+		require(nothing <= piece && piece < 1ULL << 63, "subflow %u: %llu, %llu", i,
+			(unsigned long long)nothing, (unsigned long long)piece);
+	}
 	if (!repeats)
 		return;
 	require(repeats <= eval.count && own->lanes[repeats - 1].holds, "subflow %u of %u", repeats,

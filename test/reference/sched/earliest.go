@@ -20,8 +20,8 @@ func init() {
 func (s Subflow) arrival(more float64) float64 {
 	window, load := s.Cwnd*s.MSS, s.InFlight*s.MSS+s.Queued+more
 	round := s.SRTT
-	if window > 0 && load < 1<<31 {
-		round *= load / window
+	if window > 0 {
+		round *= min(load, 1<<29) / window
 	}
 	round = max(round, s.LeastRTT)
 	if load > window && s.InFlight == 0 {
