@@ -5,24 +5,27 @@
  * is done sooner (ECF, Lim et al., CoNEXT 2017; STTF, Hurtig et al., ToN 2019), and opportunistic retransmission (Raiciu et
  * al., NSDI 2012).
  *
- *   load     bytes in flight, queued, and of the piece that is to be sent
- *   round    srtt load / w, at least the least RTT; twice that while the subflow repairs a loss. A queue that has drained
- *            meanwhile is in srtt as it was. In a window without bytes in flight, what is beyond w takes another least RTT.
- *   arrival  round - the least RTT / 2: how long a piece takes that is sent now. The way there may have a queue, the way
- *            back takes half of the least RTT.
- *   sent(t)  w t / srtt, what it sends in a time; in slow start, where w doubles with each of the first four round trips, all
- *            that such windows take
- *   k        bytes that were never sent, with those that the application waits to write, at most what the peer's window takes
+ *   load(n)     bytes in flight, queued, and n more
+ *   round(n)    srtt load(n) / w, at least the least RTT: srtt tells of a queue as it was, and some of that may have drained.
+ *               Where nothing is in flight, what does not fit into w waits for another least RTT. Twice all that while the
+ *               subflow repairs a loss.
+ *   arrival(n)  round(n) - the least RTT / 2: how long n bytes take that are sent now. The way there may have a queue, the way
+ *               back takes half of the least RTT.
+ *   sent(t)     w t / srtt, what it sends in a time; in slow start as many windows as w becomes in t, if it doubles with each
+ *               of four round trips
+ *   p           bytes of the fragment that goes to one subflow next
+ *   k           bytes that were never sent, with those that the application waits to write, at most what the peer's window
+ *               takes
  *
- * New data: s is the usable subflow with the earliest arrival. The subflows that arrive earlier are full.
- *   wait       if the earlier subflows have delivered k bytes before s delivers the piece:
- *              k < sum of their sent(arrival_s - least of their arrivals of nothing more)
- *   send on s  else, at most what the others will not have delivered by then
+ * New data: s is the usable subflow with the least arrival(p). Others, whose arrival(0) is less than that of s, are full.
+ *   wait       if the others have delivered k bytes before s delivers p: k < all = sum of their
+ *              sent(arrival_s(p) - least of their arrival(0))
+ *   send on s  else, k - all bytes at most before the next decision
  *
  * A slow subflow h harms nobody while the other subflows have something to send. But the buffers of both hosts begin at the
  * connection's oldest byte that is not acknowledged. If h holds that byte, the buffers fill, and the other subflows stop.
  * All that h holds is sent again on the other subflows, if these deliver all that and what is written before h is done:
- *   k, without what is not written yet, + bytes held by h < sum of their sent(held - least of their arrivals of nothing more)
+ *   k, without what is not written yet, + bytes held by h < sum of their sent(held - least of their arrival(0))
  *   held  srtt_h; twice that if h repairs a loss, or if the oldest byte has been the oldest for longer than srtt_h
  * What was sent until then is sent again once: h's data is repeated next when all of that is acknowledged.
  *
@@ -122,7 +125,7 @@ static __always_inline __u64 round_of(const struct mpcc_lane *l, const struct ea
 	return o->repairing ? 2 * us8 : us8;
 }
 
-/* How long more bytes take that are sent now. */
+/* How long more bytes take that are sent now: one byte, if none. */
 static __always_inline __u64 arrival_of(const struct mpcc_lane *l, const struct earliest_lane *o,
 					__u32 more)
 {
@@ -178,7 +181,7 @@ MPCC_GLOBAL __u32 earliest_of(struct mpcc_scene *s nonnull, struct sched_own *ow
 	return best;
 }
 
-/* Bytes that those among them send by a time with whom nothing more arrives before another time. */
+/* Bytes that they send until us8, without those with whom a byte that is sent now arrives only at before_us8 or later. */
 MPCC_GLOBAL __u64 sent_by(struct mpcc_scene *s nonnull, struct sched_own *own nonnull, int who,
 			  __u64 before_us8, __u64 us8)
 {
@@ -195,7 +198,7 @@ MPCC_GLOBAL __u64 sent_by(struct mpcc_scene *s nonnull, struct sched_own *own no
 	return bytes;
 }
 
-/* Bytes for subflow i: what those that arrive before it have not delivered when it is done with the piece. */
+/* Bytes for subflow i: what the others have not delivered when subflow i has delivered the piece. 0 = they have delivered all. */
 MPCC_GLOBAL __u64 left_for(struct mpcc_scene *s nonnull, struct sched_own *own nonnull, __u32 i)
 {
 	__u64 us8 = arrival_us8(s, own, i, own->demand.piece);
