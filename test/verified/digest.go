@@ -38,8 +38,14 @@ func Object(spec *ebpf.CollectionSpec, more ...string) string {
 			fmt.Fprintln(h, "program", name, p.Type, p.AttachType, p.AttachTo, p.Flags)
 			for i := range p.Instructions {
 				ins := &p.Instructions[i]
-				fmt.Fprintln(h, ins.OpCode, ins.Dst, ins.Src, ins.Offset, ins.Constant, ins.Symbol(), ins.Reference())
-				if relocation := btf.CORERelocationMetadata(ins); relocation != nil {
+				offset, constant := ins.Offset, ins.Constant
+				relocation := btf.CORERelocationMetadata(ins)
+				if relocation != nil {
+					// What the loader puts in their place depends on the access only.
+					offset, constant = 0, 0
+				}
+				fmt.Fprintln(h, ins.OpCode, ins.Dst, ins.Src, offset, constant, ins.Symbol(), ins.Reference())
+				if relocation != nil {
 					access, _, _ := strings.Cut(relocation.String(), ", local_id=") // a number that other types move
 					fmt.Fprintln(h, access)
 				}

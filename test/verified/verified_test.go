@@ -12,6 +12,7 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/btf"
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -117,6 +118,19 @@ func TestObject(t *testing.T) {
 	was := digest("cc/lia", nothing)
 	if again := digest("cc/lia", nothing); again != was {
 		t.Errorf("it is %s, then %s", was, again)
+	}
+	relocated := 0
+	if now := digest("cc/lia", func(spec *ebpf.CollectionSpec) {
+		for _, p := range spec.Programs {
+			for i := range p.Instructions {
+				if btf.CORERelocationMetadata(&p.Instructions[i]) != nil {
+					p.Instructions[i].Constant++
+					relocated++
+				}
+			}
+		}
+	}); now != was || relocated == 0 {
+		t.Errorf("%d relocated constants, as types with other numbers have, change it", relocated)
 	}
 	for what, now := range map[string]string{
 		"another object": digest("cc/olia", nothing),
