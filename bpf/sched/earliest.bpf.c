@@ -14,8 +14,9 @@
  *   sent(t)     w t / srtt, what it sends in a time; in slow start as many windows as w becomes in t, if it doubles with each
  *               of four round trips
  *   p           bytes of the fragment that goes to one subflow next
- *   k           bytes that were never sent, with those that the application waits to write, at most what the peer's window
- *               takes
+ *   written     bytes that were never sent
+ *   k           written + the bytes that the application waits to write
+ * Of written and k, what exceeds the peer's window does not count.
  *
  * New data: s is the usable subflow with the least arrival(p). Others, whose arrival(0) is less than that of s, are full.
  *   wait       if the others have delivered k bytes before s delivers p: k < all = sum of their
@@ -24,13 +25,15 @@
  *
  * A slow subflow h harms nobody while the other subflows have something to send. But the buffers of both hosts begin at the
  * connection's oldest byte that is not acknowledged. If h holds that byte, the buffers fill, and the other subflows stop.
- * All that h holds is sent again on the other subflows, if these deliver all that and what is written before h is done:
- *   k, without what is not written yet, + bytes held by h < sum of their sent(held - least of their arrival(0))
+ * The bytes held by h are sent again on the subflows without the oldest byte, if those subflows can deliver the written bytes
+ * and the bytes held by h before h delivers the bytes that h holds:
+ *   written + bytes held by h < sum of the other subflows' sent(held - least of the other subflows' arrival(0))
  *   held  srtt_h; twice that if h repairs a loss, or if the oldest byte has been the oldest for longer than srtt_h
- * What was sent until then is sent again once: h's data is repeated next when all of that is acknowledged.
+ * No byte is repeated twice so: the next repetition waits until all bytes are acknowledged that were sent before the last one.
  *
- * While a subflow with data arrives later than twice the fastest, the connection's timer goes off a round trip of the
- * fastest after the last progress, to see whether h's data is to be sent again. That is no timeout (sched_patience.h).
+ * While arrival(0) of a subflow with data is more than twice the least arrival(0), the connection's timer goes off one round
+ * trip of the fastest subflow after the last progress, for the decision whether h's data is sent again. That expiry counts as
+ * no timeout (sched_patience.h).
  *
  * Kernels with a scheduler type of their own have no function that tells who holds a byte: there nothing is sent again
  * before a timeout.
@@ -138,7 +141,7 @@ MPCC_GLOBAL __u64 arrival_us8(struct mpcc_scene *s nonnull, struct sched_own *ow
 	return arrival_of(lane_at(s, i), element_of(own->lanes, i), more);
 }
 
-/* Bytes of these that may be sent. */
+/* As many of the bytes as the peer's window takes. */
 static __always_inline __u64 sendable(const struct mpcc_scene *s, __u64 bytes)
 {
 	return bytes < s->demand.window ? bytes : s->demand.window;
@@ -181,7 +184,7 @@ MPCC_GLOBAL __u32 earliest_of(struct mpcc_scene *s nonnull, struct sched_own *ow
 	return best;
 }
 
-/* Bytes that they send until us8, without those with whom a byte that is sent now arrives only at before_us8 or later. */
+/* Bytes that the subflows of a kind whose arrival(0) is less than before_us8 send until us8. */
 MPCC_GLOBAL __u64 sent_by(struct mpcc_scene *s nonnull, struct sched_own *own nonnull, int who,
 			  __u64 before_us8, __u64 us8)
 {
@@ -367,7 +370,7 @@ static __always_inline __u64 earliest_burst(const struct sched_own *own, const s
 {
 	__u64 room = lane_room(l);
 
-	/* None, and yet it sends: a retransmission, or a wait that was not granted (sched_decide.h). */
+	/* own->burst is 0 for a retransmission, and for a wait that guard_wait() has not granted. */
 	return own->burst && own->burst < room ? own->burst : room;
 }
 

@@ -179,8 +179,8 @@ struct set_sum {
 };
 
 /*
- * A free place of the order is to be taken by subflow i. If the subflow before that place costs more than subflow i, it
- * moves to the free place, and its own is free. Whether it does.
+ * A place of the order is free for subflow i. If the subflow one place before costs more than subflow i, that subflow moves
+ * into the free place, and the place before becomes the free one. Whether that subflow has moved.
  */
 static __always_inline bool make_way(struct set_sum *set, struct sched_own *own, __u32 i,
 				     __u32 place)

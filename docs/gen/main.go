@@ -131,7 +131,7 @@ least 0.98 of what the kernel's has, under CUBIC, but for 0.97 ± 0.04 behind a 
 
 | Linux 6.12, one run | the kernel's | minrtt | earliest |
 |---|---|---|---|
-| walking out of the Wi-Fi with 30 MB; the paths carry 14.3 | 7.3 | 11.2 | 13.2 |
+| walking out of the Wi-Fi with 25 MB; the paths carry 15.5 ([all schedulers](reliability.md#a-path-that-holds-up-the-other)) | 7.8 | 12.0 | 14.7 |
 | fibre, LTE and Wi-Fi, nothing wrong | 28.5 | 31.4 | 31.0 |
 | 10 Mbit/s beside a path with another rate each second, of 0.2 to 50 Mbit/s, and another RTT, of 5 to 500 ms; three minutes | 6.6 | 8.3 | 10.6 |
 

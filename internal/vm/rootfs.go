@@ -115,8 +115,8 @@ func debootstrap(ctx context.Context, dir, arch, format, target string, suites, 
 	}
 	cmd := command(ctx, args[0], args[1:]...)
 	cmd.Env = append(os.Environ(), "TMPDIR="+dir)
-	// When mmdebstrap fails while it writes, it sends SIGHUP to its whole process group. Without a group of its own that would
-	// end this process too, and go, make and the shell that have started it.
+	// mmdebstrap sends SIGHUP to its process group when writing the archive fails. In the process group of the tests SIGHUP
+	// would end the tests, and the go, make and shell processes that have started the tests.
 	cmd.SysProcAttr.Setpgid = true
 	return cmd, nil
 }

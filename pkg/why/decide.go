@@ -29,7 +29,7 @@ const (
 	copies = 1.5
 	// Of the send buffer. A writer that waits for room goes on when a third is free.
 	bufferFull = 0.6
-	// Of the time that the data on another path takes: such a path holds up the others.
+	// A path holds up the others if the data on that path takes so many times as long as the data on any other path.
 	late = 2
 	// Of content in a buffer, with what the kernel keeps beside it.
 	overhead = 2

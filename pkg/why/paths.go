@@ -45,11 +45,12 @@ func (v *view) paths(c *Connection, alive []int) (found []Finding) {
 	return nil
 }
 
-// unexplained are the findings on a path that carries little where no cause is known why.
+// unexplained says whether a finding on a path that carries little names no cause outside mpcc and the path itself.
 func unexplained(f Finding) bool { return f.Cause == "path-rate" || f.Cause == "scheduler" }
 
-// heldUp finds the subflow whose data takes much longer than that of any other. Where the send buffer is full, the others wait
-// for it. Under earliest that data has been sent again already, if there was a sooner way for it.
+// heldUp finds the subflow whose unacknowledged data takes much longer to arrive than the data of any other subflow. While the
+// send buffer is full, the other subflows wait for that data. Under the scheduler earliest there is no such finding: earliest has
+// sent that data again on another subflow, if the data arrives sooner there.
 func (v *view) heldUp(c *Connection, alive []int) (Finding, bool) {
 	slow, most, second := 0, time.Duration(0), time.Duration(0)
 	for _, i := range alive {

@@ -23,7 +23,7 @@ func (c *Connection) allows(i int) (rate float64) {
 	return rate
 }
 
-// holds is what was given to a subflow and is not acknowledged, in bytes, on average.
+// holds is how many bytes were given to subflow i and are not acknowledged, as the mean of all looks.
 func (c *Connection) holds(i int) (bytes uint64) {
 	for _, l := range c.Looks {
 		s := l.Subflows[i]
@@ -32,7 +32,7 @@ func (c *Connection) holds(i int) (bytes uint64) {
 	return bytes / uint64(len(c.Looks))
 }
 
-// takes is how long that needs at the rate of the interval.
+// takes is how long the bytes that subflow i holds take to be acknowledged at the subflow's rate in the interval.
 func (c *Connection) takes(i int, interval time.Duration) time.Duration {
 	segment := uint64(c.Looks[len(c.Looks)-1].Subflows[i].SegBytes)
 	return time.Duration(float64(c.holds(i)) / float64(max(c.Subflows[i].Acked, segment, 1)) * float64(interval))

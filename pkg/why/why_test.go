@@ -283,7 +283,7 @@ func slowedDown(e *Evidence) {
 	})
 }
 
-// A path that holds up the others takes no place of what is known of a third one.
+// The finding held-up on the second path hides no finding on the third path.
 func TestHeldUpBesideALossyPath(t *testing.T) {
 	e := well()
 	c := &e.Connections[0]

@@ -173,6 +173,8 @@ static void check_scene(const struct mpcc_scene *given)
 	require(sends <= 1 || (given->demand.reinject && makes_copies), "%u subflows send", sends);
 	require(!eval.outcome.resend || (given->demand.reinject && !sends && !eval.outcome.waits),
 		"%u subflows send, waits %u", sends, eval.outcome.waits);
+	require(!given->demand.reinject || !given->demand.dropped || eval.outcome.resend,
+		"dropped, and not sent again");
 	require(!eval.outcome.waits || (usable && !sends), "%u usable, %u send", usable, sends);
 	if (!given->demand.reinject) {
 		require(sends || eval.outcome.waits || !usable, "%u usable, none sends", usable);

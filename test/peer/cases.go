@@ -55,7 +55,7 @@ var deeds = []deed{
 	{"reset of a subflow", subflowReset},
 }
 
-// scheduled are those that the host copes with under a packet scheduler of mpcc.
+// scheduled are deeds with which the host copes only under a packet scheduler of mpcc.
 var scheduled = []deed{
 	{"data thrown away", thrownAway},
 }
@@ -472,7 +472,7 @@ func subflowReset(w *world) {
 	c.Kill()
 }
 
-// What the peer has acknowledged to the subflow only comes again, all of it: the peer says nothing new until then.
+// The peer sends subflow-level ACKs, but no new DATA_ACK. The host sends all outstanding data again, not the oldest fragment only.
 func thrownAway(w *world) {
 	c := w.accept(false, false)
 	w.up(c.Subflows[0], 1000)

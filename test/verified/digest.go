@@ -41,7 +41,7 @@ func Object(spec *ebpf.CollectionSpec, more ...string) string {
 				offset, constant := ins.Offset, ins.Constant
 				relocation := btf.CORERelocationMetadata(ins)
 				if relocation != nil {
-					// What the loader puts in their place depends on the access only.
+					// The loader replaces the offset and the constant by what the access is in the running kernel.
 					offset, constant = 0, 0
 				}
 				fmt.Fprintln(h, ins.OpCode, ins.Dst, ins.Src, offset, constant, ins.Symbol(), ins.Reference())

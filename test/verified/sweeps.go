@@ -15,14 +15,15 @@ type Sweep struct {
 	File string       // the scenario, in a clone
 	Rows string       // the variable of the scenario whose values are the rows
 	Kind catalog.Kind // of what the columns are
-	Over []string     // the columns that the others are compared with: where nothing is shared, and where others use a line
+	// The columns that all others are compared with: in networks whose paths share nothing, and where others use a line too.
+	Apart, Shared string
 }
 
 // Sweeps are by the name of their part.
 var Sweeps = map[string]Sweep{
-	Households: {"internal/experiment/own/households.yaml", "home", catalog.CC, []string{"cubic", "tcp"}},
-	Schedulers: {"internal/experiment/own/households.yaml", "home", catalog.Sched, []string{"default", "default"}},
-	SlowPath:   {"internal/experiment/own/slow-path.yaml", "kind", catalog.Sched, []string{"default", "default"}},
+	Households: {"internal/experiment/own/households.yaml", "home", catalog.CC, "cubic", "tcp"},
+	Schedulers: {"internal/experiment/own/households.yaml", "home", catalog.Sched, "default", "default"},
+	SlowPath:   {"internal/experiment/own/slow-path.yaml", "kind", catalog.Sched, "default", "default"},
 }
 
 // The figures of a record of a sweep, in Mbit/s: what the user has, and what each of the others on the user's line has.

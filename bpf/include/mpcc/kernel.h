@@ -110,7 +110,7 @@ struct socket {
 	unsigned long flags;
 };
 
-#define SOCK_NOSPACE 2 /* bit of them: the application waits until it can write again */
+#define SOCK_NOSPACE 2 /* number of the bit in flags: the application waits for room to write */
 
 struct sock {
 	struct sock_common __sk_common;

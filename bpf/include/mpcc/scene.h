@@ -39,7 +39,7 @@ struct mpcc_demand {
 	__u64 outstanding; /* bytes sent and not acknowledged */
 	__u8 reinject; /* the oldest data is to be sent again */
 	__u8 resent; /* all that was outstanding was sent again already, since a subflow stalled */
-	__u8 dropped; /* no subflow has the oldest byte, nor is it to be sent: the peer has thrown it away */
+	__u8 dropped; /* the peer dropped the oldest byte after a subflow-level ACK: no subflow carries that byte */
 };
 
 /* What was decided of the connection. */
@@ -176,8 +176,8 @@ MPCC_GLOBAL __u64 sent_within(struct mpcc_scene *s nonnull, __u32 i, __u32 time_
 /*
  * The size of the send buffer, in bytes, with which the slowest subflow stops no other. Data on the slowest subflow stays in
  * the buffer for the longest RTT, and with that data all that every subflow sends meanwhile. Twice as much, since a loss on
- * the slowest subflow takes another RTT to repair; and half of that more, since poll() and its kind tell an application of
- * room only when a third of the buffer is free.
+ * the slowest subflow takes another RTT to repair; and half as much again, since poll() reports room to an application only
+ * when a third of the buffer is free.
  */
 static __always_inline __u64 needed_buffer(struct mpcc_scene *s)
 {

@@ -232,7 +232,10 @@ static __always_inline __u64 sched_next_seq(const struct mptcp_sock *msk)
 	return head ? head->data_seq + head->already_sent : msk->snd_nxt;
 }
 
-/* Bytes that the application may write now, if it waits to write: an epoll tells it only once a third of the buffer is free. */
+/*
+ * Free bytes of the send buffer, if the application waits for room to write; else 0. The kernel wakes the application only
+ * when a third of the buffer is free, so that there may be free bytes while the application waits.
+ */
 static __always_inline __u32 sched_awaited(const struct mptcp_sock *msk)
 {
 	const struct sock *sk = &msk->sk.icsk_inet.sk;
@@ -242,7 +245,7 @@ static __always_inline __u32 sched_awaited(const struct mptcp_sock *msk)
 	return socket && socket->flags & 1 << SOCK_NOSPACE && room > 0 ? room : 0;
 }
 
-/* Bytes of the fragment that is sent next, as far as it is not sent: all on one subflow. */
+/* Unsent bytes of the fragment that is sent next. All of a fragment goes to one subflow. */
 static __always_inline __u32 sched_piece(const struct mptcp_sock *msk)
 {
 	const struct mptcp_data_frag *head = msk->first_pending;

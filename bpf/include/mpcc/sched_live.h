@@ -96,7 +96,10 @@ static __always_inline void read_lane(struct sched_state *st, __u32 i,
 		sched_hooks.read_subflow(own_of(st), i, tp);
 }
 
-/* Notes since when the oldest byte is that. At the first decision nothing was sent again, whatever the numbers begin with. */
+/*
+ * Notes the connection's oldest unacknowledged byte, and when that byte became the oldest. resent_to begins with the first
+ * snd_una: data sequence numbers begin anywhere.
+ */
 static __always_inline void note_oldest(struct sched_state *st, const struct mptcp_sock *msk)
 {
 	if (!st->oldest_us)
@@ -107,10 +110,13 @@ static __always_inline void note_oldest(struct sched_state *st, const struct mpt
 	st->oldest_us = st->scene.demand.now_us;
 }
 
-/* An ACK may be delayed for so long. */
+/* The least delay of Linux's delayed ACKs (TCP_DELACK_MIN). */
 #define DELAYED_ACK_US 40000
 
-/* How long it takes at most, while any subflow gets ACKs, until the peer has acknowledged to the connection what it has. */
+/*
+ * How much later than the subflow-level ACK of a byte a DATA_ACK of that byte is waited for: two round trips of the fastest
+ * subflow, and a delayed ACK.
+ */
 static __always_inline __u64 ack_us(const struct mpcc_scene *s)
 {
 	__u32 least_us8 = ~0U;
@@ -124,9 +130,10 @@ static __always_inline __u64 ack_us(const struct mpcc_scene *s)
 }
 
 /*
- * Whether the peer has thrown the oldest byte away: it acknowledged the byte to a subflow, and never to the connection. Linux
- * does so with what is behind the window that it has offered. A sender learns of a window that became smaller only by ACKs
- * with something new for their subflow, and sends too much meanwhile. What was sent again for that is not sent a third time.
+ * Whether the peer has dropped the oldest byte after a subflow-level ACK: no subflow carries the byte any more, and no DATA_ACK
+ * covers the byte. A Linux receiver drops data beyond the offered window so. A Linux sender sends beyond a window that has
+ * shrunk, because TCP takes a smaller window from an ACK only if that ACK is new to the subflow, while MPTCP adds every new
+ * DATA_ACK to the last window taken. Bytes below resent_to were sent again already, and are not sent a third time here.
  */
 static __always_inline bool peer_dropped(struct sched_state *st, struct mptcp_sock *msk)
 {

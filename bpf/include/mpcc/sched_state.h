@@ -33,7 +33,7 @@ struct sched_state {
 	__u64 looked_us; /* CLOCK_MONOTONIC, when the scheduler last looked up what seldom changes */
 	__u64 shown_us; /* CLOCK_MONOTONIC, when the live state last got more than counts; 0 = that is due */
 	__u64 oldest; /* data sequence number of the oldest byte that is not acknowledged */
-	__u64 oldest_us; /* CLOCK_MONOTONIC, since when it is that */
+	__u64 oldest_us; /* CLOCK_MONOTONIC, when that byte became the oldest */
 	__u64 resent_to; /* data sequence number up to which all was sent again last */
 	__u64 bytes_gone; /* handed to subflows that are no more */
 	struct lane_bytes bytes[MPCC_MAX_LANES];

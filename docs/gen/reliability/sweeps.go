@@ -10,9 +10,9 @@ import (
 	"github.com/mpcc/mpcc/test/verified"
 )
 
-// writeSweep writes two tables of ratios of goodputs. In networks whose paths share nothing, the user's goodput is over that with
-// the first column that the sweep compares with. In networks with a shared line, the user's goodput and that of the others on the
-// line are over those with the second.
+// writeSweep writes two tables of ratios of goodputs. In networks whose paths share nothing, the user's goodput is divided by the
+// goodput in the column s.Apart. In networks with a shared line, the user's goodput and the goodput of the others on the line are
+// divided by those in the column s.Shared.
 func (p part) writeSweep(w *strings.Builder, s verified.Sweep) {
 	if len(p.table) == 0 {
 		w.WriteString("Not yet.\n\n")
@@ -28,8 +28,8 @@ func (p part) writeSweep(w *strings.Builder, s verified.Sweep) {
 			*networks = append(*networks, c.Row)
 		}
 	}
-	p.writeRatios(w, s, "nothing shared, own", s.Over[0], apart, verified.GoodputOwn)
-	p.writeRatios(w, s, "shared, own : others'", s.Over[1], shared, verified.GoodputOwn, verified.GoodputOthers)
+	p.writeRatios(w, s, "nothing shared, own", s.Apart, apart, verified.GoodputOwn)
+	p.writeRatios(w, s, "shared, own : others'", s.Shared, shared, verified.GoodputOwn, verified.GoodputOthers)
 	var kernels, dates, commits []string
 	for _, r := range p.table {
 		kernels, dates, commits = append(kernels, r.Kernel), append(dates, r.Date), append(commits, r.Commit)

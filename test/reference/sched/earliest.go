@@ -7,12 +7,15 @@ import (
 	"math/rand/v2"
 )
 
-// A piece that is sent now arrives after round - least/2: round is srtt load/w, with what is in flight, queued, and in the
-// piece; a least RTT at least, one more if it does not fit in a window that is empty, and twice as long during a repair. In a
-// time t a subflow sends w t/srtt, or what w takes when it doubles in each of four round trips. The usable subflow with the
-// earliest arrival sends, unless those with whom nothing more arrives earlier have sent k bytes by then, written or awaited.
-// When the timer goes off early, all that the holder h of the oldest byte has goes out again, if the others have sent it and
-// what is written before h is done, which takes a srtt, or two if it repairs a loss or has made no progress for one.
+// New data. A piece that is sent now arrives after round - least/2. round is srtt load/w, where load is the bytes in flight, the
+// queued bytes and the piece; at least the least RTT; one least RTT more for a load above w with nothing in flight; twice all
+// that during a repair. In a time t a subflow sends w t/srtt, in slow start the sum of windows that double in each of the first
+// four round trips. The usable subflow with the earliest arrival of the piece sends, unless the subflows with an earlier
+// arrival(0) can send k bytes by that arrival: the written and the awaited ones.
+//
+// Data sent again. When the timer goes off early, the bytes held by h, the subflow with the oldest byte, go out again, if the
+// subflows without the oldest byte can send the written bytes and the held ones in the time that h needs: srtt_h, or twice
+// srtt_h if h repairs a loss or the oldest byte has been the oldest for longer than srtt_h.
 func init() {
 	register("earliest", Scheduler{Rule: earliestRule, Draw: drawEarliest})
 }
@@ -42,7 +45,7 @@ func (s Subflow) sentIn(us float64) float64 {
 	return min(s.Cwnd*s.MSS, 1<<32-1) * rounds
 }
 
-// sentBy is what those send by a time with whom nothing more arrives before another time.
+// sentBy is what the subflows of who whose arrival(0) is less than before send by a time.
 func (d *decision) sentBy(who []bool, before, us float64) (bytes float64) {
 	first := d.least(who, Subflow.arrivalOfNothing)
 	if first < 0 {

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Runs in the VM: the kernel's scripts with a congestion control and a packet scheduler as the defaults of every namespace
-# that they make. Arguments: what this is called, the control's name, the scheduler's, and for a control of mpcc its name
-# there.
+# that the scripts make. Arguments: the name of the row, the control's name in the kernel, the scheduler's name, and the name by
+# which mpcc knows the control, empty for one of the kernel's own.
 set -eu
 name=$1 cc=$2 scheduler=$3 ours=$4
 tracing=/sys/kernel/tracing
@@ -18,7 +18,8 @@ else
 		exit 1
 	}
 fi
-# But for the scheduler: the ip that the scripts find sets that.
+# Its packet scheduler is always the kernel's own: so the scripts find an ip command that also sets mpcc's scheduler in each
+# namespace that it adds.
 if [ "$scheduler" != default ]; then
 	modprobe mpcc_sched
 	"$MPCC_BIN" load "sched/$scheduler"
@@ -35,7 +36,7 @@ ip netns add fresh
 ip netns exec fresh sysctl -n net.ipv4.tcp_congestion_control net.mptcp.scheduler >/results/defaults
 ip netns delete fresh
 
-# Counts the sockets that the kernel gives a congestion control, whichever that is, and the choices of its own scheduler.
+# Counts the sockets that the kernel gives any congestion control, and the choices of the kernel's own packet scheduler.
 echo 'p:sockets tcp_init_congestion_control' >$tracing/kprobe_events
 echo 'p:choices mptcp_subflow_get_send' >>$tracing/kprobe_events
 echo 1 >$tracing/events/kprobes/enable
@@ -49,7 +50,7 @@ count() {
 }
 
 # run runs a script and keeps what it prints, and its status. The script rolls dice for delay, loss, and sizes of
-# files: they fall alike for each.
+# files: the dice fall alike in every VM.
 run() {
 	echo "$name: $1"
 	status=0
