@@ -153,6 +153,47 @@ static void check_pairs(void)
 		pair_index(&records[0], 1000), oldest);
 }
 
+/* A record has all intervals from its first one on, as long as there is room for them. */
+static void check_oldest(void)
+{
+	start();
+	for (__u64 interval = 1000; interval < 2000; interval++) {
+		struct mpcc_delay_sum s = { .sum_us = 20000, .count = 1, .interval = interval };
+		__s64 want = interval > 1255 ? interval - 255 : 1000;
+
+		note_delays(&records[0], &s, (interval + 1) << MPCC_INTERVAL_SHIFT, 20000);
+		require(oldest_interval(&records[0]) == want,
+			"interval %llu: from %lld on, want %lld", interval,
+			oldest_interval(&records[0]), want);
+	}
+}
+
+static void require_pace(const struct mpcc_pair *p, __u32 want, const char *when)
+{
+	struct mpcc_delays own = { .siblings = 2 };
+
+	require(judge_every(&own, p) == want, "%s: every %u intervals, want %u", when,
+		judge_every(&own, p), want);
+}
+
+/* One of two siblings is judged at every turn until four verdicts in a row have changed nothing, then at every fourth. */
+static void check_pace(void)
+{
+	struct mpcc_pair p = {};
+
+	set_verdict(&p, MPCC_SHARED);
+	for (int i = 0; i < 4; i++) {
+		require_pace(&p, 12, "before");
+		set_verdict(&p, MPCC_SHARED);
+	}
+	for (int i = 0; i < 100000; i++) {
+		require_pace(&p, 96, "steady");
+		set_verdict(&p, MPCC_SHARED);
+	}
+	set_verdict(&p, MPCC_UNDECIDED);
+	require_pace(&p, 12, "after a change");
+}
+
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
 	static const struct {
@@ -160,7 +201,9 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	} cases[] = { { 0, 0, 0 }, { 0, 10000, 0 }, { 40, 1000, 0 }, { 300, 0, 0 },
 		      { 0, 0, 1 }, { 0, 0, 4 },	    { 40, 1000, 4 }, { 40, 5000, 4 } };
 
+	check_oldest();
 	check_pairs();
+	check_pace();
 	for (__u64 seed = 1; seed <= 5; seed++)
 		for (__u32 i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
 			__u32 later = cases[i].later_ms, jitter = cases[i].jitter_us;

@@ -77,23 +77,58 @@ static bool decides_after(__u32 us)
 	return flow_of(tp)->decided_us == (__u32)tp->tcp_mstamp;
 }
 
-/* A decision stands for a quarter of an RTT, at least a tick of CUBIC's clock; for an RTT that is shorter, 100 us at least. */
+/* For how long a decision stands at an RTT, and once the window has moved. */
+struct standing {
+	__u32 rtt_us, for_us, moved_us;
+};
+
+/* Of n subflows with windows of 100 packets, at whose plateau a segment adds at most 1/10000 of a packet. */
+static void require_standing(__u32 n, __u32 together, const struct standing *want)
+{
+	for (int moves = 0; moves < 2; moves++) {
+		__u32 for_us = moves ? want->moved_us : want->for_us;
+
+		begin(n);
+		for (__u32 k = 0; k < n; k++) {
+			flow_of(&connection.subflows[k])->together = together;
+			flow_of(&connection.subflows[k])->last_max = 100;
+			connection.subflows[k].snd_cwnd = 100;
+			set_rtt(&connection.subflows[k], want->rtt_us);
+		}
+		require(decides_after(0), "no decision");
+		require(flow_of(tp)->looked == !!together, "together %x: looked %u", together,
+			flow_of(tp)->looked);
+		if (moves)
+			CALL(mpcc_cong_avoid, ARG(tp), 0, 65535);
+		require(tp->snd_cwnd > 100 == moves, "cwnd %u", tp->snd_cwnd);
+		require(!decides_after(for_us - 1) && decides_after(1),
+			"%u subflows, together %x, RTT %u us, cwnd %u: a decision does not stand for %u us",
+			n, together, want->rtt_us, tp->snd_cwnd, for_us);
+	}
+}
+
+/*
+ * A decision takes a look at the siblings if the subflow is coupled with one, and so long it stands. Coupled: an RTT, at least 100 us; once the window has moved half an RTT, if an RTT is
+ * longer than a tick of CUBIC's clock. Alone, without siblings or beside them: a quarter of an RTT, at most 1/32 s and at
+ * least a tick; once the window has moved a tick.
+ */
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
-	static const __u32 stands_us[][2] = {
-		{ 50, 100 }, { 200, 200 }, { 1000, 1000 }, { 2000, 1024 }, { 40000, 10000 }
-	};
+	static const struct standing coupled[] = { { 50, 100, 100 },
+						   { 200, 200, 200 },
+						   { 1000, 1000, 1000 },
+						   { 2000, 2000, 1024 },
+						   { 40000, 40000, 20000 } };
+	static const struct standing single[] = { { 50, 1024, 1024 },
+						  { 2000, 1024, 1024 },
+						  { 40000, 10000, 1024 },
+						  { 200000, 31250, 1024 } };
 
-	for (__u32 i = 0; i < sizeof(stands_us) / sizeof(*stands_us); i++) {
-		begin(2);
-		for (__u32 k = 0; k < 2; k++) {
-			connection.subflows[k].snd_cwnd = 100;
-			set_rtt(&connection.subflows[k], stands_us[i][0]);
-		}
-		require(decides_after(0) && !decides_after(stands_us[i][1] - 1) && decides_after(1),
-			"RTT %u us: a decision does not stand for %u us", stands_us[i][0],
-			stands_us[i][1]);
-	}
+	for (__u32 i = 0; i < sizeof(coupled) / sizeof(*coupled); i++)
+		require_standing(2, MPCC_ALL_TOGETHER, &coupled[i]);
+	for (__u32 i = 0; i < sizeof(single) / sizeof(*single); i++)
+		for (__u32 n = 1; n <= 2; n++)
+			require_standing(n, 0, &single[i]);
 	return 0;
 }
 

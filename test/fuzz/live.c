@@ -4,8 +4,8 @@
  * timeouts, while subflows come, go and become backups:
  *   an ACK moves a window by what its rule gives for so many segments, and no further when the subflow comes to be
  *   alone or beside siblings
- *   a decision is kept for an RTT at most, on CUBIC's curve for a sixteenth of one or a tick for each subflow, however
- *   long a silence was
+ *   a decision is kept for an RTT at most, on CUBIC's curve for half of one once the window has moved, on mpCUBIC's for
+ *   a sixteenth or a tick for each subflow, alone for a tick, however long a silence was
  *   slow start ends early by HyStart alone
  *   a window does not fall below its floor, nor grow by more than a packet for each acknowledged one, and what it is
  *   short of a whole packet is less than one
@@ -125,17 +125,21 @@ static void check_move(__u32 i, struct tcp_sock *before, __u32 segments, __u32 l
 		before->snd_ssthresh, before->snd_cwnd);
 }
 
-static void check_decision(__u32 i, const struct tcp_sock *before, __u32 cwnd)
+static void check_decision(__u32 i, struct tcp_sock *before, __u32 cwnd)
 {
 	const struct mpcc_flow *flow = &private_of(&connection.subflows[i])->flow;
 	__u64 rtt_us = before->srtt_us >> 3;
 	__u64 least_us = flow->curve_subflows ? 2048 * flow->curve_subflows : 100;
 	__u64 for_us = flow->curve_subflows ? rtt_us / 16 : rtt_us;
+	bool moved = private_of(before)->flow.moved;
 
-	/* Alone, CUBIC goes by its own clock. */
-	if (flow->curve_subflows == 1) {
+	if (flow->curve_subflows == 1 && !flow->looked) {
+		/* Alone, CUBIC goes by its own clock, or stands still with the window. */
 		least_us = 1024;
-		for_us = 0;
+		for_us = moved ? 0 : rtt_us < 125000 ? rtt_us / 4 : 31250;
+	} else if (flow->curve_subflows == 1) {
+		least_us = moved && rtt_us > 1024 ? 1024 : 100;
+		for_us = moved && rtt_us > 1024 ? rtt_us / 2 : rtt_us;
 	}
 
 	if (looks) {

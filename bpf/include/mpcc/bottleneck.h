@@ -58,8 +58,13 @@
 #define MPCC_SIBLINGS 8
 /* Lags of up to 24 intervals: 393 ms. */
 #define MPCC_MOST_LAG 24
-/* A subflow judges one sibling every 12 intervals, 197 ms, so that many siblings cost no more than one. */
+/*
+ * A subflow judges one sibling every 12 intervals, 197 ms, so that many siblings cost no more than one. A sibling on which
+ * four verdicts in a row were the same is judged at one turn in four.
+ */
 #define MPCC_JUDGE_EVERY 12
+#define MPCC_STEADY 4
+#define MPCC_STEADY_TURNS 4
 /*
  * A verdict needs evidence of 3 (odds of 20 to 1), and "shared" goes when less than 1 is left: to couple subflows that
  * share nothing costs their user most of what they carry. The newest 4.2 s count for at most 16. What was before fades
@@ -89,7 +94,8 @@ struct mpcc_pair {
 	__s32 evidence_q8; /* of the past; > 0: shared */
 	__s16 lag; /* intervals by which the sibling sees a delay later, as far as known */
 	__s16 probe; /* the other lag that was tried last */
-	__u32 verdict; /* enum mpcc_bottleneck */
+	__u16 verdict; /* enum mpcc_bottleneck */
+	__u16 steady; /* verdicts in a row that changed nothing, up to MPCC_STEADY */
 };
 
 /* Two subflows' mean RTTs over the same time, in eighths of a record's unit; 0 = no samples. */
@@ -110,6 +116,7 @@ struct mpcc_scale {
 
 /* A subflow's record. Siblings read it while its own socket writes: a torn interval is a bit of noise. */
 struct mpcc_delays {
+	__u64 first; /* interval noted; 0 = none */
 	__u64 newest; /* the last interval noted; 0 = none */
 	__u32 base_rtt_us; /* smallest RTT seen */
 	__u32 siblings; /* whose turns the subflow keeps: those with a higher subflow_id when it last judged one */
@@ -163,6 +170,8 @@ MPCC_GLOBAL int note_delays(struct mpcc_delays *d nonnull, const struct mpcc_del
 	if (mean > MPCC_LONGEST_DELAY_US)
 		mean = MPCC_LONGEST_DELAY_US;
 	d->rtt[interval % MPCC_INTERVALS] = (mean >> MPCC_DELAY_SHIFT) + 1;
+	if (!newest)
+		d->first = interval;
 	d->newest = interval;
 	d->base_rtt_us = base_rtt_us;
 	return 0;
@@ -178,15 +187,18 @@ static __always_inline struct mpcc_means unpack_means(__u64 packed)
 	return (struct mpcc_means){ packed >> 32, (__u32)packed };
 }
 
-/* 0 = no samples, or not kept */
-static __always_inline __u32 mean_rtt_at(const struct mpcc_delays *d, __s64 newest, __s64 interval)
+/* 0 = no samples */
+static __always_inline __u32 mean_rtt_at(const struct mpcc_delays *d, __s64 interval)
 {
-	__u64 age = newest - interval;
-	__u32 mean = 0;
+	return d->rtt[(__u64)interval % MPCC_INTERVALS] * 8;
+}
 
-	if (age < MPCC_INTERVALS)
-		mean = d->rtt[(__u64)interval % MPCC_INTERVALS] * 8;
-	return mean + mpcc_unknown_zero(age);
+/* The oldest interval that a record has. */
+static __always_inline __s64 oldest_interval(const struct mpcc_delays *d)
+{
+	__s64 first = d->first, kept = (__s64)d->newest - (MPCC_INTERVALS - 1);
+
+	return first > kept ? first : kept;
 }
 
 static __always_inline __s64 second_difference(__u32 now, __u32 before, __u32 earlier)
@@ -248,18 +260,23 @@ MPCC_GLOBAL __u64 add_means(struct mpcc_delays *d nonnull, __u32 scale, __u64 pa
 	return pack_means(mean_of(m.own, held.own), mean_of(m.sibling, held.sibling));
 }
 
-/* Adds up both records, the sibling's later by the lag, from the newest interval that both can have. */
+/* Adds up both records, the sibling's later by the lag, over the intervals that both have. */
 static __always_inline void sum_scales(struct mpcc_delays *own, const struct mpcc_delays *sibling,
 				       __s32 lag)
 {
-	__s64 newest = own->newest, newest_of_sibling = sibling->newest, end = newest;
+	__s64 end = own->newest, end_of_sibling = (__s64)sibling->newest - lag;
+	__s64 begin = oldest_interval(own), begin_of_sibling = oldest_interval(sibling) - lag;
 
-	if (end > newest_of_sibling - lag)
-		end = newest_of_sibling - lag;
+	if (end > end_of_sibling)
+		end = end_of_sibling;
+	if (begin < begin_of_sibling)
+		begin = begin_of_sibling;
 	for (__u32 i = 0; i < MPCC_INTERVALS; i++) {
-		__u64 means = pack_means(mean_rtt_at(own, newest, end - i),
-					 mean_rtt_at(sibling, newest_of_sibling, end - i + lag));
+		__u64 means;
 
+		if (end - i < begin)
+			break;
+		means = pack_means(mean_rtt_at(own, end - i), mean_rtt_at(sibling, end - i + lag));
 		for (__u32 j = 0; j < MPCC_SCALES; j++) {
 			means = add_means(own, j, means);
 			/* The first of two halves waits for the other. */
@@ -347,6 +364,23 @@ MPCC_GLOBAL __u32 pair_index(const struct mpcc_delays *own nonnull, __u32 siblin
 	return index;
 }
 
+/* How many intervals pass at least between two verdicts on a sibling. */
+static __always_inline __u32 judge_every(const struct mpcc_delays *own, const struct mpcc_pair *p)
+{
+	if (p->steady < MPCC_STEADY)
+		return MPCC_JUDGE_EVERY;
+	return MPCC_JUDGE_EVERY * MPCC_STEADY_TURNS * (own->siblings ?: 1);
+}
+
+static __always_inline void set_verdict(struct mpcc_pair *p, __u16 verdict)
+{
+	if (verdict != p->verdict)
+		p->steady = 0;
+	else if (p->steady < MPCC_STEADY)
+		p->steady++;
+	p->verdict = verdict;
+}
+
 /* The last verdict on a sibling, as enum mpcc_bottleneck. */
 static __always_inline __u32 last_verdict(const struct mpcc_delays *own, __u32 sibling_id)
 {
@@ -373,7 +407,7 @@ MPCC_GLOBAL __u32 judge_bottleneck(struct mpcc_delays *own nonnull,
 		p->probe = longest - 1;
 		passed = MPCC_JUDGE_EVERY;
 	}
-	if (passed < MPCC_JUDGE_EVERY)
+	if (passed < judge_every(own, p))
 		return p->verdict;
 	if (passed > MPCC_INTERVALS / 4)
 		passed = MPCC_INTERVALS / 4;
@@ -398,11 +432,13 @@ MPCC_GLOBAL __u32 judge_bottleneck(struct mpcc_delays *own nonnull,
 	p->evidence_q8 = within(p->evidence_q8, MPCC_MOST_OLD_EVIDENCE);
 	found += p->evidence_q8;
 	if (found >= MPCC_EVIDENCE)
-		p->verdict = MPCC_SHARED;
+		set_verdict(p, MPCC_SHARED);
 	else if (found <= -MPCC_EVIDENCE)
-		p->verdict = MPCC_APART;
+		set_verdict(p, MPCC_APART);
 	else if (p->verdict == MPCC_SHARED && found < MPCC_EVIDENCE_TO_STAY)
-		p->verdict = MPCC_UNDECIDED;
+		set_verdict(p, MPCC_UNDECIDED);
+	else
+		set_verdict(p, p->verdict);
 	return p->verdict;
 }
 

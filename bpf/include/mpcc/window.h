@@ -228,6 +228,7 @@ static __always_inline void apply_steps(struct tcp_sock *tp, struct mpcc_flow *f
 			credit = 0;
 		}
 		tp->snd_cwnd = next;
+		flow->moved = 1;
 	}
 	flow->credit_q29 = credit;
 }
@@ -241,37 +242,40 @@ static __always_inline void void_decision(struct mpcc_flow *flow)
 	flow->in_round = 0;
 }
 
-/* No decision is made sooner than this after the last one, nor twice within an RTT. */
+/* No decision after a look at the siblings is made sooner than this after the last one. */
 #define MPCC_DECISION_MIN_US 100
 /*
- * Alone, CUBIC's course is followed this closely; there are no siblings to read. As the kernel's: what is decided at
- * the first of many ACKs that come together would else hold for all of them, and carry the window past the course.
+ * Alone, CUBIC's course is followed this closely where the window has moved since the last decision: what is decided at
+ * the first of many ACKs that come together would else hold for all of them, and carry the window past the course. Where
+ * the window has not moved a decision stands for a quarter of an RTT, and as the kernel's no longer than
+ * MPCC_CUBIC_MOST_US.
  */
 #define MPCC_CUBIC_US 1024
+#define MPCC_CUBIC_MOST_US 31250
 
 /*
- * A decision stands for an RTT, as RFC 6356 lets LIA's alpha do, unless a loss comes first. A step along mpCUBIC's curve
- * stands for a sixteenth of an RTT: stretched over n subflows the curve is n times as slow, and its clock ticks every
- * 2n ms. A part of CUBIC stands for a quarter of an RTT, or for an RTT where CUBIC's clock hardly ticks in an RTT. So the
- * siblings, whose sockets may lie in another core's cache, are not read at every ACK; what they do is noticed that much
- * later.
+ * A decision after a look at the siblings stands for an RTT, as RFC 6356 lets LIA's alpha do, unless a loss comes first;
+ * along CUBIC's curve for half an RTT once the window has moved, unless CUBIC's clock hardly ticks in an RTT. A step along
+ * mpCUBIC's curve stands for a sixteenth of an RTT: stretched over n subflows the curve is n times as slow, and its clock
+ * ticks every 2n ms. So the siblings, whose sockets may lie in another core's cache, are not read at every ACK; what they
+ * do is noticed that much later.
  */
 static __always_inline bool decision_stands(const struct tcp_sock *tp, const struct mpcc_flow *flow)
 {
 	__u32 rtt_us = tp->srtt_us >> 3, subflows = flow->curve_subflows;
 	__u32 for_us = rtt_us, least_us = MPCC_DECISION_MIN_US;
 
-	if (!flow->alone && divides_cubic()) {
-		if (rtt_us > MPCC_CUBIC_US) {
-			for_us = rtt_us / 4;
-			least_us = MPCC_CUBIC_US;
-		}
-	} else if (subflows == 1) {
-		/* One subflow alone follows CUBIC, whose clock ticks that often. */
-		for_us = least_us = MPCC_CUBIC_US;
-	} else if (subflows) {
+	if (subflows > 1) {
 		for_us = rtt_us / 16;
 		least_us = 2 * subflows * MPCC_CUBIC_US;
+	} else if (subflows && !flow->looked) {
+		for_us = flow->moved ? 0 : rtt_us / 4;
+		if (for_us > MPCC_CUBIC_MOST_US)
+			for_us = MPCC_CUBIC_MOST_US;
+		least_us = MPCC_CUBIC_US;
+	} else if (subflows && flow->moved && rtt_us > MPCC_CUBIC_US) {
+		for_us = rtt_us / 2;
+		least_us = MPCC_CUBIC_US;
 	}
 	if (for_us < least_us)
 		for_us = least_us;
@@ -285,6 +289,15 @@ static __always_inline void track_rtt(const struct tcp_sock *tp, struct mpcc_flo
 
 	if (rtt_us && (!flow->base_rtt_us || rtt_us < flow->base_rtt_us))
 		flow->base_rtt_us = rtt_us;
+}
+
+/*
+ * Whether a decision takes a look at the siblings. A subflow that is coupled with none of them is alone whatever they do,
+ * and only the hook shift compares it with them.
+ */
+static __always_inline bool asks_siblings(const struct tcp_sock *tp, const struct mpcc_flow *flow)
+{
+	return (flow->together || cc_hooks.shift) && !is_only_subflow(tp);
 }
 
 /* The algorithm's own decision on a socket. */
@@ -351,7 +364,8 @@ static __noinline int decide(struct sock *sk)
 
 	track_rtt(tp, flow);
 	flow->floor = MPCC_RENO_FLOOR;
-	if (alone == ALONE_OWN || !is_only_subflow(tp)) {
+	flow->looked = alone == ALONE_OWN || asks_siblings(tp, flow);
+	if (flow->looked) {
 		look(&v, tp);
 		rule = rule_for(&v);
 		flow->floor = decide_floor(&v);
@@ -374,6 +388,7 @@ static __noinline int decide(struct sock *sk)
 		flow->curve_subflows = 0;
 	flow->started = 1;
 	flow->decided = 1;
+	flow->moved = 0;
 	flow->decided_us = (__u32)tp->tcp_mstamp;
 	return 0;
 }
