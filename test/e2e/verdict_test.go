@@ -419,7 +419,7 @@ func prices(t *testing.T, batch []priced, loaded map[string]bool) {
 	for i, p := range batch {
 		if p.couple != "" {
 			verb := map[bool]string{true: "switch", false: "load"}[loaded[p.cc]]
-			mpcc(t, verb, p.cc, "--set", "couple="+p.couple)
+			mpcc(t, verb, "cc/"+p.cc, "--set", "couple="+p.couple)
 			loaded[p.cc] = true
 		}
 		nets[i].run(t, p.cc)
