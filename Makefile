@@ -348,6 +348,14 @@ bench: deps build ## Compare goodput and cost per ACK with other controls (BENCH
 	$(SUDO) nice -n -10 bin/bench $(BENCH_FLAGS)
 	@$(MAKE) --no-print-directory bench-scrape
 
+.PHONY: bench-instructions
+bench-instructions: deps build ## Count, in a VM, the instructions of an ACK that docs/algorithms.md shows (three quarters of an hour)
+	go build -o bin/bench ./test/bench
+	mkdir -p .cache/bench
+	go run ./test/kernels/cmd/vm run -own-time -instruction 1ns -kernel $(KERNEL) -mpcc=false -results .cache/bench \
+		-file /bench=bin/bench /bench -instructions -seconds 1.5 -json /results/instructions.json
+	cp .cache/bench/instructions.json docs/
+
 .PHONY: bench-scrape
 bench-scrape:
 	go test -exec "$(SUDO)" -run '^$$' -bench . -benchmem ./test/bench/scrape

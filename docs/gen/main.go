@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command gen prints docs/algorithms.md from the catalog, the tunables in the objects and the figures of
-// the last benchmark that was kept (docs/bench.json, of make bench).
+// the last benchmarks that were kept (docs/bench.json of make bench, docs/instructions.json of make bench-instructions).
 package main
 
 import (
@@ -27,7 +27,10 @@ var defaults string
 //go:embed schedulers.md
 var schedulerCosts string
 
-const benchFile = "docs/bench.json"
+const (
+	benchFile        = "docs/bench.json"
+	instructionsFile = "docs/instructions.json"
+)
 
 // The benchmark's condition that the table is about (test/bench), and the controls beside the catalog's.
 const (
@@ -62,14 +65,7 @@ type spread struct {
 
 func main() {
 	log.SetFlags(0)
-	raw, err := os.ReadFile(benchFile)
-	if err != nil {
-		log.Fatal(err)
-	}
-	var b bench
-	if err := json.Unmarshal(raw, &b); err != nil {
-		log.Fatalf("%s: %v", benchFile, err)
-	}
+	timed, counted := read(benchFile), read(instructionsFile)
 	fmt.Print(`<!-- Written by docs/gen from bpf/catalog; do not edit. -->
 # The algorithms
 
@@ -179,23 +175,37 @@ has the oldest data sent again.
 			fmt.Printf("| `%s` | `%s` | %s | %s | %s | %s |\n", e, t.Name, t.Default, t.Paper, cell(t.Range()), t.Meaning)
 		}
 	}
-	b.printCosts()
+	printCosts(timed, counted)
 	fmt.Print(schedulerCosts)
 }
 
-func (b bench) printCosts() {
+// read takes the figures of a benchmark from a file.
+func read(path string) (b bench) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := json.Unmarshal(text, &b); err != nil {
+		log.Fatalf("%s: %v", path, err)
+	}
+	return b
+}
+
+func printCosts(timed, counted bench) {
 	fmt.Printf(`
 ## Cost of the congestion controls
 
-Nanoseconds per ACK in all callbacks, telemetry included, behind queues, where frames of 1500 bytes arrive some 15,000
-times a second and find cold caches. Net is without the time that the kernel takes to measure each call: what it shows
-for the empty callbacks of %s. Ratios are of net times, to a BPF port of CUBIC in the same run. CPU is how long
-all CPUs together are busy for a GB, sent and received over 2 subflows. Times are of one machine (Linux %s)
-and vary by a third; make bench measures yours, with the spread.
+Instructions per ACK in all callbacks, telemetry included, behind queues of 400 Mbit/s together, where some 15,000 ACKs a
+second arrive, in connections that have lived for some seconds. What the kernel takes to measure each call, which the
+empty callbacks of %s show, is left out. Ratios are to a BPF port of CUBIC, over as many subflows. Instructions are
+counted in a VM (`+"`make bench-instructions`"+`; Linux %s) and say nothing of
+caches. Nanoseconds do, measuring included, as does CPU: how long all CPUs together are busy for a GB, sent and received.
+These two are of one machine (Linux %s) and vary by a third; [performance.md](performance.md) has more of
+them, and `+"`make bench`"+` measures yours.
 
-| name | 1 subflow, net | ratio | 2 subflows | ratio | 4 subflows | ratio | 8 subflows | ratio | 2 subflows, gross | CPU |
+| name | 1 subflow | ratio | 2 subflows | ratio | 4 subflows | ratio | 8 subflows | ratio | 2 subflows, time | CPU |
 |---|---|---|---|---|---|---|---|---|---|---|
-`, bpfEmpty, b.Kernel)
+`, bpfEmpty, counted.Kernel, timed.Kernel)
 	names := []string{cubic, bpfEmpty, bpfCubic}
 	for _, e := range catalog.Entries {
 		if e.Kind == catalog.CC {
@@ -204,7 +214,7 @@ and vary by a third; make bench measures yours, with the spread.
 	}
 	for _, name := range names {
 		fmt.Printf("| `%s` |%s |%s |%s |%s |%s |%s |\n", name,
-			b.net(name, 1), b.net(name, 2), b.net(name, 4), b.net(name, 8), b.gross(name, 2), b.cpu(name))
+			counted.net(name, 1), counted.net(name, 2), counted.net(name, 4), counted.net(name, 8), timed.gross(name, 2), timed.cpu(name))
 	}
 }
 
@@ -233,9 +243,9 @@ func (b bench) net(name string, subflows int) string {
 	case !ok:
 		return " – | –"
 	case c.Ratio == 0:
-		return fmt.Sprintf(" %.0f ns | –", c.Net.Median)
+		return fmt.Sprintf(" %.0f | –", c.Net.Median)
 	}
-	return fmt.Sprintf(" %.0f ns | %.1f", c.Net.Median, c.Ratio)
+	return fmt.Sprintf(" %.0f | %.1f", c.Net.Median, c.Ratio)
 }
 
 func (b bench) gross(name string, subflows int) string {

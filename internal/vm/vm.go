@@ -7,11 +7,13 @@ package vm
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
+	"math/bits"
 	"net"
 	"os"
 	"os/exec"
@@ -55,6 +57,11 @@ type Spec struct {
 	// OwnTime has the clock of an emulated VM count the instructions that it runs, instead of following the
 	// host's clock. On a busy host the command then takes longer, but measures the same.
 	OwnTime bool
+
+	// Instruction is how long each takes in a VM's own time: a power of two of nanoseconds, 0 for 4 ns. With 1 ns the
+	// guest has the speed of a usual machine, and what it times is how many instructions that takes; a second then takes
+	// four times as many.
+	Instruction time.Duration
 
 	// Alike starts an emulated VM in its own time at the same date and with the same seed of random numbers in each run.
 	Alike bool
@@ -158,10 +165,13 @@ func (s Spec) machine(accel string) string {
 	case accel == "kvm":
 		return "VM with KVM"
 	case s.OwnTime:
-		return "emulated VM, in its own time (4 ns an instruction)"
+		return fmt.Sprintf("emulated VM, in its own time (%d ns an instruction)", s.instruction())
 	}
 	return "emulated VM"
 }
+
+// instruction returns how long each takes in the VM's own time.
+func (s Spec) instruction() time.Duration { return cmp.Or(s.Instruction, 4*time.Nanosecond) }
 
 // errNotBegun is wrapped if a VM died before the command began.
 var errNotBegun = errors.New("the VM ended before it ran the command")
@@ -202,9 +212,9 @@ func (m machine) qemuArgs(accel string) []string {
 	}
 	args = append(args, "-cpu", p.cpu)
 	if m.spec.OwnTime {
-		// An instruction takes 4 ns of the guest's time, and its sleep no time of the
-		// host's. A second CPU would gain nothing: they would take turns.
-		args = append(args, "-smp", "1", "-accel", "tcg,thread=single", "-icount", "shift=2,sleep=off,align=off")
+		// The guest's sleep takes no time of the host's. A second CPU would gain nothing: they would take turns.
+		shift := bits.TrailingZeros64(uint64(m.spec.instruction()))
+		args = append(args, "-smp", "1", "-accel", "tcg,thread=single", "-icount", fmt.Sprintf("shift=%d,sleep=off,align=off", shift))
 		if m.spec.Alike {
 			return append(args, "-rtc", "base=2026-01-01,clock=vm", "-seed", "1")
 		}

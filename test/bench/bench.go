@@ -9,13 +9,14 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/prometheus/procfs"
 
 	"github.com/mpcc/mpcc/bpf/catalog"
-	"github.com/mpcc/mpcc/bpf/obj"
+	"github.com/mpcc/mpcc/loader"
 )
 
 //go:embed cubic.o
@@ -44,13 +45,14 @@ type sample struct {
 type bench struct {
 	rounds     int
 	span       time.Duration
+	counts     bool // the clock counts instructions: no figure varies, and none is of a rate
 	algorithms map[string]*algorithm
 	networks   []*network
 	cells      []*cell
 }
 
 // prepare attaches the references and the entries, and builds the networks.
-func (b *bench) prepare(entries []catalog.Entry) error {
+func (b *bench) prepare(entries []catalog.Entry, tunables map[string]string) error {
 	b.algorithms = map[string]*algorithm{}
 	for name, file := range map[string][]byte{yardstick: cubicObject, empty: emptyObject} {
 		spec, err := ebpf.LoadCollectionSpecFromReader(bytes.NewReader(file))
@@ -63,7 +65,7 @@ func (b *bench) prepare(entries []catalog.Entry) error {
 	}
 	var names []string
 	for _, e := range entries {
-		spec, err := obj.Load(e.Kind, e.Name, obj.Stock)
+		spec, err := loader.Spec(e, tunables)
 		if err != nil {
 			return err
 		}
@@ -95,6 +97,9 @@ func (b *bench) prepare(entries []catalog.Entry) error {
 	for _, subflows := range []int{1, 2, 4, maxPaths} {
 		b.cells = append(b.cells, &cell{condition: fullQueues, timed: true, subflows: subflows, net: queued, controls: own})
 	}
+	if b.counts {
+		b.cells = slices.DeleteFunc(b.cells, func(c *cell) bool { return !c.timed })
+	}
 	return nil
 }
 
@@ -123,7 +128,7 @@ func (b *bench) measure(ctx context.Context) error {
 		fmt.Fprintf(os.Stderr, "round %d of %d\n", round+1, b.rounds)
 		for _, c := range b.cells {
 			samples := map[string]sample{}
-			for _, cc := range c.turns() {
+			for _, cc := range b.turns(c) {
 				s, err := b.one(ctx, c, cc)
 				if errors.Is(err, errIdle) {
 					fmt.Fprintf(os.Stderr, "%s, %d subflows, %s: %v: once more\n", c.condition, c.subflows, cc, err)
@@ -142,8 +147,8 @@ func (b *bench) measure(ctx context.Context) error {
 
 // turns is the order of a round. Where times are compared, the references come again before every third of the others:
 // those are small numbers beside what else the machine does, and all figures are ratios to them.
-func (c *cell) turns() []string {
-	if !c.timed {
+func (b *bench) turns(c *cell) []string {
+	if !c.timed || b.counts {
 		return c.controls
 	}
 	var references, turns []string
@@ -183,8 +188,12 @@ func (b *bench) one(ctx context.Context, c *cell, cc string) (s sample, err erro
 	if err := c.net.use(c.subflows); err != nil {
 		return s, err
 	}
+	settle := settle
+	if b.counts {
+		settle = time.Duration(c.subflows) * settleToCount
+	}
 	if !c.timed {
-		s.flow, err = c.net.run(ctx, cc, b.span, func() error {
+		s.flow, err = c.net.run(ctx, cc, settle, b.span, func() error {
 			busy, err := busyTime()
 			s.cpu = busy - s.cpu
 			return err
@@ -197,7 +206,7 @@ func (b *bench) one(ctx context.Context, c *cell, cc string) (s sample, err erro
 	}
 	defer stats.Close()
 	var marks []map[string]usage
-	s.flow, err = c.net.run(ctx, cc, b.span, func() error {
+	s.flow, err = c.net.run(ctx, cc, settle, b.span, func() error {
 		m, err := b.algorithms[cc].read()
 		marks = append(marks, m)
 		return err

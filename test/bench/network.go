@@ -88,6 +88,10 @@ func (n *network) build(links func() error) (err error) {
 		err = n.lab.Route()
 	}
 	if err == nil {
+		// The kernel announces one address at a time. Of eight, one can be lost to the answer to another, and waits for this long.
+		err = n.receiver.Sysctl("net.mptcp.add_addr_timeout", "1")
+	}
+	if err == nil {
 		err = n.receiver.Do(func() (err error) {
 			n.listener, err = mptcp.Listen(netip.AddrPortFrom(netip.IPv4Unspecified(), 0), "")
 			return err
@@ -105,7 +109,8 @@ func (n *network) link(from *lab.Host) error {
 	return err
 }
 
-// use announces as many addresses as there shall be subflows, and shares the rate among their paths.
+// use announces as many addresses as there shall be subflows, and shares the rate among their paths, as 2 : 3 : 4 and so
+// on: behind equal queues that fill in step subflows seem to share one.
 func (n *network) use(subflows int) error {
 	if n.subflows == subflows {
 		return nil
@@ -118,7 +123,8 @@ func (n *network) use(subflows int) error {
 		if n.rate == 0 {
 			continue
 		}
-		if err := path.Set(lab.AtoB, lab.Shape{Rate: n.rate / uint64(subflows)}); err != nil {
+		parts, of := uint64(2+i), uint64(subflows*(subflows+3)/2)
+		if err := path.Set(lab.AtoB, lab.Shape{Rate: n.rate * parts / of}); err != nil {
 			return err
 		}
 	}
@@ -139,27 +145,39 @@ type flow struct {
 // settle is how long a connection runs with all its subflows before it is measured.
 const settle = 300 * time.Millisecond
 
-// readyTimeout is how long the subflows may take to join, and to fill their queues where they have any.
-const readyTimeout = 5 * time.Second
+// settleToCount is the same for each subflow, where instructions are counted: until all have judged all (sharing.h).
+const settleToCount = 1300 * time.Millisecond
+
+// readyTimeout is how long the subflows may take to join, and again to fill their queues where they have any.
+const readyTimeout = 20 * time.Second
 
 // run sends over n.subflows subflows under cc for a while, and calls around at the beginning and the
 // end of that span. It fails where not every subflow was there, ran cc and carried data.
-func (n *network) run(ctx context.Context, cc string, span time.Duration, around func() error) (f flow, err error) {
+func (n *network) run(ctx context.Context, cc string, settle, span time.Duration, around func() error) (f flow, err error) {
 	sender, receiver, err := n.connect(ctx, cc)
 	if err != nil {
 		return f, err
 	}
 	var arrived atomic.Uint64
 	var pumps sync.WaitGroup
-	pumps.Go(func() { send(sender) })
 	pumps.Go(func() { receive(receiver, &arrived) })
 	defer func() {
 		err = errors.Join(err, sender.SetLinger(0), sender.Close(), receiver.Close())
 		pumps.Wait()
 	}()
 
-	if err := n.ready(ctx, sender); err != nil {
+	// Subflows join once something has been acknowledged; behind a full queue an announced address can be lost.
+	if _, err := sender.Write(make([]byte, 1)); err != nil {
 		return f, err
+	}
+	if err := n.wait(ctx, sender, "joined", func(s mptcp.Subflow) bool { return s.TCP.State == unix.BPF_TCP_ESTABLISHED }); err != nil {
+		return f, err
+	}
+	pumps.Go(func() { send(sender) })
+	if n.rate > 0 { // in slow start all congestion controls do the same
+		if err := n.wait(ctx, sender, "left slow start", func(s mptcp.Subflow) bool { return s.TCP.Snd_ssthresh < noSSThresh }); err != nil {
+			return f, err
+		}
 	}
 	if err := sleep(ctx, settle); err != nil {
 		return f, err
@@ -225,29 +243,24 @@ func receive(conn *net.TCPConn, arrived *atomic.Uint64) {
 	}
 }
 
-// ready waits until all subflows are there and, behind queues, have left slow start, in which all congestion controls
-// do the same.
-func (n *network) ready(ctx context.Context, conn *net.TCPConn) error {
+// wait returns once all subflows are there and have done something.
+func (n *network) wait(ctx context.Context, conn *net.TCPConn, what string, done func(mptcp.Subflow) bool) error {
 	for end := time.Now().Add(readyTimeout); ; {
 		info, err := mptcp.ReadInfo(conn)
 		if err != nil {
 			return err
 		}
-		joined, full := 0, 0
+		count := 0
 		for _, s := range info.Subflows {
-			if s.TCP.State == unix.BPF_TCP_ESTABLISHED {
-				joined++
-			}
-			if n.rate == 0 || s.TCP.Snd_ssthresh < noSSThresh {
-				full++
+			if done(s) {
+				count++
 			}
 		}
-		if joined == n.subflows && full == n.subflows {
+		if count == n.subflows {
 			return nil
 		}
 		if time.Now().After(end) {
-			return fmt.Errorf("after %v %d of %d subflows have joined and %d are out of slow start",
-				readyTimeout, joined, n.subflows, full)
+			return fmt.Errorf("after %v %d of %d subflows have %s", readyTimeout, count, n.subflows, what)
 		}
 		if err := sleep(ctx, 5*time.Millisecond); err != nil {
 			return err

@@ -4,7 +4,9 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -23,6 +25,10 @@ func runCost(ctx context.Context, b *bench, cells []verified.Cell) error {
 		switch c.Row {
 		case verified.CostControls:
 			_, err = b.makes(ctx, "bench", "BENCH_FLAGS=-json "+filepath.Join("docs", "bench.json"))
+		case verified.CostInstructions:
+			if _, err = b.makes(ctx, "bench-instructions"); err == nil {
+				r.Kernel, err = countedOn(filepath.Join(b.root, "docs", "instructions.json"))
+			}
 		case verified.CostExporter:
 			var printed string
 			if printed, err = b.makes(ctx, "bench-scrape"); err == nil {
@@ -41,6 +47,17 @@ func runCost(ctx context.Context, b *bench, cells []verified.Cell) error {
 		}
 	}
 	return nil
+}
+
+// countedOn returns the release of the kernel that a file of make bench-instructions is about.
+func countedOn(path string) (string, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return "", err
+	}
+	var counted struct{ Kernel string }
+	err = json.Unmarshal(text, &counted)
+	return counted.Kernel, err
 }
 
 // benchmarks reads what go test -bench prints: of each benchmark every value with its unit.

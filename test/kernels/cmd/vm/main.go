@@ -11,8 +11,10 @@ import (
 	"maps"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -43,6 +45,7 @@ func run(args []string) (int, error) {
 	label := flags.String("kernel", kernels.Labels()[0], "label of the kernel: "+strings.Join(kernels.Labels(), ", "))
 	mpcc := flags.Bool("mpcc", true, "build mpcc and its tests, and put them into the VM")
 	ownTime := flags.Bool("own-time", false, "give the VM one CPU and a clock that a busy host does not disturb")
+	instruction := flags.Duration("instruction", 4, "how long an instruction takes in own time: 1ns, 2ns, 4ns or 8ns")
 	results := flags.String("results", "", "existing `folder` that gets the guest's /results")
 	files := map[string]string{}
 	flags.Func("file", "`guest=host`: put a file or folder into the VM; may be repeated", func(s string) error {
@@ -66,11 +69,14 @@ func run(args []string) (int, error) {
 	if err != nil {
 		return 2, err
 	}
+	if !slices.Contains([]time.Duration{1, 2, 4, 8}, *instruction) {
+		return 2, fmt.Errorf("-instruction %v: use 1ns, 2ns, 4ns or 8ns", *instruction)
+	}
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	spec := vm.Spec{
-		Kernel: kernel, Files: files, Stdout: os.Stdout, ResultsDir: *results, OwnTime: *ownTime, Stage: stage,
+		Kernel: kernel, Files: files, Stdout: os.Stdout, ResultsDir: *results, OwnTime: *ownTime, Instruction: *instruction, Stage: stage,
 	}
 	switch verb := args[0]; {
 	case verb == "fetch" && flags.NArg() == 0:
