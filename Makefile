@@ -226,11 +226,12 @@ fuzz/live-%: RUNS = 200000
 fuzz/sched-%: RUNS = 300000
 FUZZ_LENGTH = $(if $(FUZZTIME),-max_total_time=$(FUZZ_SECONDS),-seed=1 -runs=$(RUNS))
 
-# All harnesses are built by this, from their source and what it includes.
+# All harnesses are built by this, from their source and what it includes. At a fixed address: libFuzzer knows code by its
+# address, and would else choose other inputs in each run, whatever the seed.
 define harness
 	@mkdir -p $(@D)
 	$(CLANG) -g -O1 -Wall -Wextra -Werror -Wno-unused-parameter -fno-strict-aliasing -I bpf -I bpf/include \
-		-fsanitize=fuzzer,$(FUZZ_SANITIZERS) -fno-sanitize-recover=all \
+		-fsanitize=fuzzer,$(FUZZ_SANITIZERS) -fno-sanitize-recover=all -fno-pie -no-pie \
 		$(if $(filter-out test/fuzz/$*.c,$<),-DALGORITHM=$*) -MMD -MP -MT $@ -o $@ $< -lm
 endef
 DEPENDENCIES := $(wildcard .cache/fuzz/bin/*.d)

@@ -91,7 +91,9 @@ static __always_inline __u64 doubling_q16(__u64 rounds_q16)
 	return (((1ULL << whole) - 1) << 16) + ((rounds_q16 - (whole << 16)) << whole);
 }
 
-/* Bytes that subflow i sends in a time, of 1,024 round trips at most, with a window of 4 GB at most. */
+#define MOST_ROUNDS 1024ULL
+
+/* Bytes that subflow i sends in a time, of MOST_ROUNDS round trips at most, with a window of 4 GB at most. */
 MPCC_GLOBAL __u64 sent_in(struct mpcc_scene *s nonnull, struct sched_own *own nonnull, __u32 i,
 			  __u64 us8)
 {
@@ -100,9 +102,9 @@ MPCC_GLOBAL __u64 sent_in(struct mpcc_scene *s nonnull, struct sched_own *own no
 
 	if (!l->srtt_us8)
 		return 0;
-	rounds_q16 = (us8 << 16) / l->srtt_us8;
-	if (rounds_q16 > 1024 << 16)
-		rounds_q16 = 1024 << 16;
+	rounds_q16 = MOST_ROUNDS << 16;
+	if (us8 < MOST_ROUNDS * l->srtt_us8)
+		rounds_q16 = (us8 << 16) / l->srtt_us8;
 	if (window > 0xffffffff)
 		window = 0xffffffff;
 	if (element_of(own->lanes, i)->growing)

@@ -25,8 +25,15 @@ static void draw_own(struct input *in, struct sched_own *own)
 	}
 }
 
+static __u64 sent_at_most(const struct sched_own *own, __u32 i, __u64 us8)
+{
+	struct sched_own copy = *own;
+
+	return sent_in(&eval, &copy, i, us8);
+}
+
 /*
- * More bytes arrive no sooner. Only what a subflow has is sent again, by the timer, and not what is being sent again already.
+ * More bytes arrive no sooner. In any time a subflow sends no more than in MOST_ROUNDS round trips. Only what a subflow has is sent again, by the timer, and not what is being sent again already.
  */
 static void check_own(const struct sched_own *own)
 {
@@ -38,6 +45,10 @@ static void check_own(const struct sched_own *own)
 
 		require(nothing <= piece && piece < 1ULL << 63, "subflow %u: %llu, %llu", i,
 			(unsigned long long)nothing, (unsigned long long)piece);
+		require(sent_at_most(own, i, 1ULL << 62) ==
+				sent_at_most(own, i, MOST_ROUNDS * eval.lanes[i].srtt_us8),
+			"subflow %u: %llu", i,
+			(unsigned long long)sent_at_most(own, i, 1ULL << 62));
 	}
 	if (!repeats)
 		return;
