@@ -218,20 +218,21 @@ HARNESSES := $(addprefix fuzz/, \
 GO_FUZZERS = $(shell grep -o '^func Fuzz[A-Za-z]*' $$(find * -name '*_test.go') | sed 's|\(.*\)/.*_test.go:func |fuzz/go/\1/|')
 # In seconds, as libFuzzer wants it.
 FUZZ_SECONDS = $(shell echo $$(($(subst s,,$(subst m,*60,$(subst h,*3600,$(FUZZTIME)))))))
-# So many inputs, the same in each run, or new ones for FUZZTIME.
+# So many inputs, the same in each run and on each machine, or new ones for FUZZTIME. Values that the code compares, from which
+# libFuzzer also makes inputs, may be addresses on the stack and the heap, which differ from run to run: not with a seed.
 RUNS = 80000
 fuzz/cc-%: RUNS = 50000
 fuzz/bottleneck: RUNS = 20000
 fuzz/live-%: RUNS = 200000
 fuzz/sched-%: RUNS = 300000
-FUZZ_LENGTH = $(if $(FUZZTIME),-max_total_time=$(FUZZ_SECONDS),-seed=1 -runs=$(RUNS))
+FUZZ_LENGTH = $(if $(FUZZTIME),-max_total_time=$(FUZZ_SECONDS),-seed=1 -runs=$(RUNS) -use_cmp=0)
 
-# All harnesses are built by this, from their source and what it includes. At a fixed address: libFuzzer knows code by its
-# address, and would else choose other inputs in each run, whatever the seed.
+# All harnesses are built by this, from their source and what it includes. The address of the code is fixed (-no-pie), and the
+# depth of the stack does not count as coverage: libFuzzer chooses inputs by both, and a random address moves both.
 define harness
 	@mkdir -p $(@D)
 	$(CLANG) -g -O1 -Wall -Wextra -Werror -Wno-unused-parameter -fno-strict-aliasing -I bpf -I bpf/include \
-		-fsanitize=fuzzer,$(FUZZ_SANITIZERS) -fno-sanitize-recover=all -fno-pie -no-pie \
+		-fsanitize=fuzzer,$(FUZZ_SANITIZERS) -fno-sanitize-recover=all -fno-pie -no-pie -fno-sanitize-coverage=stack-depth \
 		$(if $(filter-out test/fuzz/$*.c,$<),-DALGORITHM=$*) -MMD -MP -MT $@ -o $@ $< -lm
 endef
 DEPENDENCIES := $(wildcard .cache/fuzz/bin/*.d)
@@ -354,7 +355,7 @@ bench-instructions: deps build ## Count, in a VM, the instructions of an ACK tha
 	go build -o bin/bench ./test/bench
 	mkdir -p .cache/bench
 	go run ./test/kernels/cmd/vm run -own-time -instruction 1ns -kernel $(KERNEL) -mpcc=false -results .cache/bench \
-		-file /bench=bin/bench /bench -instructions -seconds 1.5 -json /results/instructions.json
+		-file /bench=bin/bench /bench -instructions -rounds 1 -seconds 1.5 -json /results/instructions.json
 	cp .cache/bench/instructions.json docs/
 
 .PHONY: bench-scrape

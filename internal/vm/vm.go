@@ -58,9 +58,9 @@ type Spec struct {
 	// host's clock. On a busy host the command then takes longer, but measures the same.
 	OwnTime bool
 
-	// Instruction is how long each takes in a VM's own time: a power of two of nanoseconds, 0 for 4 ns. With 1 ns the
-	// guest has the speed of a usual machine, and what it times is how many instructions that takes; a second then takes
-	// four times as many.
+	// Instruction is how long an instruction takes in a VM's own time: a power of two of nanoseconds, 0 for 4 ns. With
+	// 1 ns the guest is as fast as a usual machine, and a time that the guest measures is a number of instructions; a
+	// second of the guest's takes the host four times as long.
 	Instruction time.Duration
 
 	// Alike starts an emulated VM in its own time at the same date and with the same seed of random numbers in each run.
@@ -170,7 +170,7 @@ func (s Spec) machine(accel string) string {
 	return "emulated VM"
 }
 
-// instruction returns how long each takes in the VM's own time.
+// instruction returns how long an instruction takes in the VM's own time.
 func (s Spec) instruction() time.Duration { return cmp.Or(s.Instruction, 4*time.Nanosecond) }
 
 // errNotBegun is wrapped if a VM died before the command began.

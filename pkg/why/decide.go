@@ -29,7 +29,8 @@ const (
 	copies = 1.5
 	// Of the send buffer. A writer that waits for room goes on when a third is free.
 	bufferFull = 0.6
-	// A path holds up the others if the data on that path takes so many times as long as the data on any other path.
+	// The least ratio for the finding held-up: the time in which the data on the slowest path arrives, over the time in which
+	// the data on the second slowest path arrives.
 	late = 2
 	// Of content in a buffer, with what the kernel keeps beside it.
 	overhead = 2

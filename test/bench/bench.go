@@ -16,7 +16,7 @@ import (
 	"github.com/prometheus/procfs"
 
 	"github.com/mpcc/mpcc/bpf/catalog"
-	"github.com/mpcc/mpcc/loader"
+	"github.com/mpcc/mpcc/bpf/obj"
 )
 
 //go:embed cubic.o
@@ -45,14 +45,14 @@ type sample struct {
 type bench struct {
 	rounds     int
 	span       time.Duration
-	counts     bool // the clock counts instructions: no figure varies, and none is of a rate
+	counts     bool // a nanosecond is an instruction: no figure varies, and none is of a rate
 	algorithms map[string]*algorithm
 	networks   []*network
 	cells      []*cell
 }
 
 // prepare attaches the references and the entries, and builds the networks.
-func (b *bench) prepare(entries []catalog.Entry, tunables map[string]string) error {
+func (b *bench) prepare(entries []catalog.Entry) error {
 	b.algorithms = map[string]*algorithm{}
 	for name, file := range map[string][]byte{yardstick: cubicObject, empty: emptyObject} {
 		spec, err := ebpf.LoadCollectionSpecFromReader(bytes.NewReader(file))
@@ -65,7 +65,7 @@ func (b *bench) prepare(entries []catalog.Entry, tunables map[string]string) err
 	}
 	var names []string
 	for _, e := range entries {
-		spec, err := loader.Spec(e, tunables)
+		spec, err := obj.Load(e.Kind, e.Name, obj.Stock)
 		if err != nil {
 			return err
 		}
@@ -184,16 +184,21 @@ func (s sample) and(t sample) sample {
 	return both
 }
 
+// settle is how long a connection runs with all its subflows before it is measured. Where instructions are counted, the time
+// grows with the subflows, until each has settled verdicts on all siblings (bpf/include/mpcc/bottleneck.h).
+func (b *bench) settle(c *cell) time.Duration {
+	if b.counts {
+		return time.Duration(c.subflows) * 1300 * time.Millisecond
+	}
+	return 300 * time.Millisecond
+}
+
 func (b *bench) one(ctx context.Context, c *cell, cc string) (s sample, err error) {
 	if err := c.net.use(c.subflows); err != nil {
 		return s, err
 	}
-	settle := settle
-	if b.counts {
-		settle = time.Duration(c.subflows) * settleToCount
-	}
 	if !c.timed {
-		s.flow, err = c.net.run(ctx, cc, settle, b.span, func() error {
+		s.flow, err = c.net.run(ctx, cc, b.settle(c), b.span, func() error {
 			busy, err := busyTime()
 			s.cpu = busy - s.cpu
 			return err
@@ -206,7 +211,7 @@ func (b *bench) one(ctx context.Context, c *cell, cc string) (s sample, err erro
 	}
 	defer stats.Close()
 	var marks []map[string]usage
-	s.flow, err = c.net.run(ctx, cc, settle, b.span, func() error {
+	s.flow, err = c.net.run(ctx, cc, b.settle(c), b.span, func() error {
 		m, err := b.algorithms[cc].read()
 		marks = append(marks, m)
 		return err

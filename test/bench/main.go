@@ -50,16 +50,10 @@ func run(ctx context.Context) (err error) {
 	only := flag.String("only", "", "measure only these algorithms of the catalog, such as lia,dts")
 	jsonFile := flag.String("json", "", "write the figures to this file too")
 	instructions := flag.Bool("instructions", false,
-		"in a VM whose clock counts them: one round, without goodputs, of connections that have lived for some seconds")
-	tunables := map[string]string{}
-	flag.Func("set", "give a `TUNABLE=VALUE` to the algorithms of the catalog, such as couple=always", func(s string) error {
-		name, value, _ := strings.Cut(s, "=")
-		tunables[name] = value
-		return nil
-	})
+		"in a VM in which an instruction takes a nanosecond: no goodputs, and connections that have lived for some seconds")
 	flag.Parse()
 	if flag.NArg() > 0 || *rounds < 1 || *seconds <= 0 {
-		return errors.New("usage: bench [-rounds N] [-seconds S] [-only NAME,…] [-json FILE] [-instructions] [-set TUNABLE=VALUE]")
+		return errors.New("usage: bench [-rounds N] [-seconds S] [-only NAME,…] [-json FILE] [-instructions]")
 	}
 	entries, err := choose(*only)
 	if err != nil {
@@ -67,11 +61,8 @@ func run(ctx context.Context) (err error) {
 	}
 
 	b := &bench{rounds: *rounds, span: time.Duration(*seconds * float64(time.Second)), counts: *instructions}
-	if b.counts {
-		b.rounds = 1
-	}
 	defer func() { err = errors.Join(err, b.close()) }()
-	if err := b.prepare(entries, tunables); err != nil {
+	if err := b.prepare(entries); err != nil {
 		return err
 	}
 	if err := b.measure(ctx); err != nil {

@@ -88,7 +88,7 @@ func (n *network) build(links func() error) (err error) {
 		err = n.lab.Route()
 	}
 	if err == nil {
-		// The kernel announces one address at a time. Of eight, one can be lost to the answer to another, and waits for this long.
+		// Seconds after which a lost ADD_ADDR is sent again, 120 by default. Of the seven here, one may be lost each time.
 		err = n.receiver.Sysctl("net.mptcp.add_addr_timeout", "1")
 	}
 	if err == nil {
@@ -142,17 +142,11 @@ type flow struct {
 	seconds float64
 }
 
-// settle is how long a connection runs with all its subflows before it is measured.
-const settle = 300 * time.Millisecond
-
-// settleToCount is the same for each subflow, where instructions are counted: until all have judged all (sharing.h).
-const settleToCount = 1300 * time.Millisecond
-
 // readyTimeout is how long the subflows may take to join, and again to fill their queues where they have any.
 const readyTimeout = 20 * time.Second
 
-// run sends over n.subflows subflows under cc for a while, and calls around at the beginning and the
-// end of that span. It fails where not every subflow was there, ran cc and carried data.
+// run sends over n.subflows subflows under cc, first for the time settle, then for a span, and calls around at the beginning
+// and the end of the span. It fails where not every subflow was there, ran cc and carried data.
 func (n *network) run(ctx context.Context, cc string, settle, span time.Duration, around func() error) (f flow, err error) {
 	sender, receiver, err := n.connect(ctx, cc)
 	if err != nil {
@@ -243,7 +237,7 @@ func receive(conn *net.TCPConn, arrived *atomic.Uint64) {
 	}
 }
 
-// wait returns once all subflows are there and have done something.
+// wait returns once all subflows are there and done is true of each; what names that in an error.
 func (n *network) wait(ctx context.Context, conn *net.TCPConn, what string, done func(mptcp.Subflow) bool) error {
 	for end := time.Now().Add(readyTimeout); ; {
 		info, err := mptcp.ReadInfo(conn)

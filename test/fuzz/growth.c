@@ -108,9 +108,10 @@ static void require_standing(__u32 n, __u32 together, const struct standing *wan
 }
 
 /*
- * A decision takes a look at the siblings if the subflow is coupled with one, and so long it stands. Coupled: an RTT, at least 100 us; once the window has moved half an RTT, if an RTT is
- * longer than a tick of CUBIC's clock. Alone, without siblings or beside them: a quarter of an RTT, at most 1/32 s and at
- * least a tick; once the window has moved a tick.
+ * A decision takes a look at the siblings if the subflow is coupled with one, and stands for
+ *   coupled  an RTT, at least 100 us; once the window has moved half an RTT, if an RTT is longer than a tick of CUBIC's clock
+ *   alone    without siblings or beside siblings, a quarter of an RTT, at most 1/32 s and at least a tick; once the window
+ *            has moved a tick
  */
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {

@@ -59,8 +59,8 @@
 /* Lags of up to 24 intervals: 393 ms. */
 #define MPCC_MOST_LAG 24
 /*
- * A subflow judges one sibling every 12 intervals, 197 ms, so that many siblings cost no more than one. A sibling on which
- * four verdicts in a row were the same is judged at one turn in four.
+ * A subflow compares its delays with those of one sibling every 12 intervals (197 ms), whatever the number of siblings: the
+ * siblings take turns. After four equal verdicts in a row on a sibling the subflow skips three of four turns of that sibling.
  */
 #define MPCC_JUDGE_EVERY 12
 #define MPCC_STEADY 4
@@ -95,7 +95,7 @@ struct mpcc_pair {
 	__s16 lag; /* intervals by which the sibling sees a delay later, as far as known */
 	__s16 probe; /* the other lag that was tried last */
 	__u16 verdict; /* enum mpcc_bottleneck */
-	__u16 steady; /* verdicts in a row that changed nothing, up to MPCC_STEADY */
+	__u16 steady; /* verdicts in a row that were the verdict before, counted up to MPCC_STEADY */
 };
 
 /* Two subflows' mean RTTs over the same time, in eighths of a record's unit; 0 = no samples. */
@@ -116,7 +116,7 @@ struct mpcc_scale {
 
 /* A subflow's record. Siblings read it while its own socket writes: a torn interval is a bit of noise. */
 struct mpcc_delays {
-	__u64 first; /* interval noted; 0 = none */
+	__u64 first; /* the first interval noted; 0 = none */
 	__u64 newest; /* the last interval noted; 0 = none */
 	__u32 base_rtt_us; /* smallest RTT seen */
 	__u32 siblings; /* whose turns the subflow keeps: those with a higher subflow_id when it last judged one */
@@ -364,7 +364,7 @@ MPCC_GLOBAL __u32 pair_index(const struct mpcc_delays *own nonnull, __u32 siblin
 	return index;
 }
 
-/* How many intervals pass at least between two verdicts on a sibling. */
+/* The least number of intervals between two comparisons with the sibling of a pair. */
 static __always_inline __u32 judge_every(const struct mpcc_delays *own, const struct mpcc_pair *p)
 {
 	if (p->steady < MPCC_STEADY)
@@ -390,8 +390,8 @@ static __always_inline __u32 last_verdict(const struct mpcc_delays *own, __u32 s
 }
 
 /*
- * A new verdict on a sibling, whose id is not 0. Whoever calls it more often than every MPCC_JUDGE_EVERY intervals
- * hears the last verdict. Takes one comparison of the records, or two if the base RTTs differ, of 4 to 8 us each.
+ * A new verdict on a sibling, whose id is not 0, or the last verdict if fewer than judge_every() intervals have passed since.
+ * Takes one comparison of the records, or two if the base RTTs differ, of 4 to 8 us each.
  */
 MPCC_GLOBAL __u32 judge_bottleneck(struct mpcc_delays *own nonnull,
 				   const struct mpcc_delays *sibling nonnull, __u32 sibling_id)
@@ -400,6 +400,7 @@ MPCC_GLOBAL __u32 judge_bottleneck(struct mpcc_delays *own nonnull,
 	__s32 longest = longest_lag(own, sibling), low = longest < 0 ? longest : 0;
 	__s32 high = longest > 0 ? longest : 0, found, other;
 	__u64 passed = own->newest - p->judged_at;
+	__u16 verdict;
 
 	if (p->sibling != sibling_id) {
 		__builtin_memset(p, 0, sizeof(*p));
@@ -431,15 +432,15 @@ MPCC_GLOBAL __u32 judge_bottleneck(struct mpcc_delays *own nonnull,
 	p->evidence_q8 += (found - p->evidence_q8) * (__s32)passed >> MPCC_INTERVALS_SHIFT;
 	p->evidence_q8 = within(p->evidence_q8, MPCC_MOST_OLD_EVIDENCE);
 	found += p->evidence_q8;
+	verdict = p->verdict;
 	if (found >= MPCC_EVIDENCE)
-		set_verdict(p, MPCC_SHARED);
+		verdict = MPCC_SHARED;
 	else if (found <= -MPCC_EVIDENCE)
-		set_verdict(p, MPCC_APART);
-	else if (p->verdict == MPCC_SHARED && found < MPCC_EVIDENCE_TO_STAY)
-		set_verdict(p, MPCC_UNDECIDED);
-	else
-		set_verdict(p, p->verdict);
-	return p->verdict;
+		verdict = MPCC_APART;
+	else if (verdict == MPCC_SHARED && found < MPCC_EVIDENCE_TO_STAY)
+		verdict = MPCC_UNDECIDED;
+	set_verdict(p, verdict);
+	return verdict;
 }
 
 #endif

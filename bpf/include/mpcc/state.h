@@ -61,8 +61,8 @@ struct mpcc_flow {
 	__u8 alone : 1; /* the decision: as a connection of one subflow does */
 	__u8 floor : 2; /* the decision: smallest window, packets */
 	__u8 started : 1; /* slow start has ended since the connection's begin or the last timeout */
-	__u8 moved : 1; /* the decision was made at another window */
-	__u8 looked : 1; /* the decision: after a look at the siblings */
+	__u8 moved : 1; /* the window has changed since the decision */
+	__u8 looked : 1; /* the decision took a look at the siblings (window.h) */
 };
 
 #define MPCC_PRIVATE_BYTES 104

@@ -292,12 +292,13 @@ static __always_inline void track_rtt(const struct tcp_sock *tp, struct mpcc_flo
 }
 
 /*
- * Whether a decision takes a look at the siblings. A subflow that is coupled with none of them is alone whatever they do,
- * and only the hook shift compares it with them.
+ * Whether a decision takes a look at the siblings. A subflow that is coupled with no sibling is alone whatever the siblings
+ * do, and only the hook shift compares that subflow with the siblings. The algorithm's own rule takes the sums of a look even
+ * for one subflow.
  */
 static __always_inline bool asks_siblings(const struct tcp_sock *tp, const struct mpcc_flow *flow)
 {
-	return (flow->together || cc_hooks.shift) && !is_only_subflow(tp);
+	return alone == ALONE_OWN || ((flow->together || cc_hooks.shift) && !is_only_subflow(tp));
 }
 
 /* The algorithm's own decision on a socket. */
@@ -364,7 +365,7 @@ static __noinline int decide(struct sock *sk)
 
 	track_rtt(tp, flow);
 	flow->floor = MPCC_RENO_FLOOR;
-	flow->looked = alone == ALONE_OWN || asks_siblings(tp, flow);
+	flow->looked = asks_siblings(tp, flow);
 	if (flow->looked) {
 		look(&v, tp);
 		rule = rule_for(&v);

@@ -33,7 +33,8 @@ static __u64 sent_at_most(const struct sched_own *own, __u32 i, __u64 us8)
 }
 
 /*
- * More bytes arrive no sooner. In any time a subflow sends no more than in MOST_ROUNDS round trips. Only what a subflow has is sent again, by the timer, and not what is being sent again already.
+ * More bytes arrive no sooner. In any time a subflow sends no more than in MOST_ROUNDS round trips. Only what a subflow has is
+ * sent again, by the timer, and not what is being sent again already.
  */
 static void check_own(const struct sched_own *own)
 {
