@@ -16,7 +16,7 @@ static struct tcp_sock *const tp = &connection.subflows[0];
 #define MS(ms) __builtin_floor((ms) * 1000 / 64.)
 
 /* After so many microseconds a round's time comes again. */
-#define AGAIN_US (1ULL << 26)
+#define AGAIN_US (1ULL << 25)
 
 /* A round in microseconds, kept apart from the algorithm's. */
 static struct {
@@ -31,7 +31,7 @@ static void start(__u32 cwnd)
 	response = RESPONSE_QUEUE;
 	tp->snd_cwnd = cwnd;
 	tp->snd_ssthresh = 1;
-	tp->prior_ssthresh = 1;
+	tp->prior_ssthresh = 1; /* a loss, and no ECN mark */
 	tp->rtt_min.s[0].v = ~0U;
 	tp->tcp_mstamp = 1000000;
 	memset(&model, 0, sizeof(model));
@@ -88,45 +88,61 @@ static double part_left(double d, double longest)
 	return 15 / 16. - (15 / 16. - 717 / 1024.) * (d / longest - 0.1) / 0.7;
 }
 
+/* By 7/8 of what the longest RTT is above the smallest. */
+static bool is_full(double base, double rtt, double peak)
+{
+	return rtt - base >= (peak - base) * 7 / 8;
+}
+
 /* What is known of a queue, against the formulas. */
 static void check_response(struct input *in)
 {
 	__u32 base_us = 4000 + draw_number(in, 21), w = 2 + draw_number(in, 24), after, floored;
-	double base = units(base_us), longest, d, want, got;
+	double base = units(base_us), longest, d, want, got, peak, rtt;
 	struct mpcc_queue *q = queue();
+	bool congestion;
 
 	start(w);
 	tp->rtt_min.s[0].v = base_us;
 	tp->srtt_us = base_us << 3;
 	q->longest = draw_number(in, 16);
 	q->delay = draw_number(in, 16) % (q->longest + 1);
+	q->peak = draw_number(in, 16);
+	q->lossy = draw_byte(in) % 4 != 0;
+	tp->rack.rtt_us = draw_number(in, 22);
 	d = q->delay;
 	longest = d_m(base, q->longest);
+	peak = q->peak;
+	rtt = units(tp->rack.rtt_us);
 
-	want = is_known(base_us, q->longest) ? alpha(w, base, d, longest) / w : 0;
+	want = is_known(base_us, q->longest) && q->lossy ? alpha(w, base, d, longest) / w : 0;
 	got = __builtin_ldexp(step_by_queue(queue(), tp), -29);
 	/* alpha is counted in 2^-16 packets, and the constants have four digits. */
 	require(got <= want * 1.001 + 0x1p-28 && got >= want * 0.999 - 0x1p-15 / w - 0x1p-28,
 		"%u packets, %u us, %u of %u: %g a segment, want %g", w, base_us, q->delay,
 		q->longest, got, want);
 
+	if (draw_byte(in) % 4 == 0)
+		tp->prior_ssthresh = 0;
+	congestion = !tp->prior_ssthresh || is_full(base, rtt, peak);
 	/* LIA alone: CUBIC's, which leaves 717/1024. */
-	want = is_known(base_us, q->longest) ? part_left(d, longest) * w : 0;
+	want = is_known(base_us, q->longest) && !congestion ? part_left(d, longest) * w : 0;
 	floored = (__u64)w * 717 / 1024;
 	if (want < floored)
 		want = floored;
 	if (want < 2)
 		want = 2;
-	/* An ECN mark costs that however short the queue is. */
-	if (draw_byte(in) % 4 == 0) {
-		tp->prior_ssthresh = 0;
-		want = larger(floored, 2);
-	}
 	after = CALL(mpcc_ssthresh, ARG(tp));
 	require(after <= want + w / 1024. && after >= want - 1,
 		"%u packets, %u us, %g of %g: %u after a loss, want %g", w, base_us, d, longest,
 		after, want);
 	require(!q->min_rtt, "the round goes on after a loss");
+	require(q->lossy == !congestion, "of %g above %g units, at most %g: told for %s", rtt, base,
+		peak, q->lossy ? "a loss" : "congestion");
+	require(!congestion || q->delay == q->longest, "%u of %u units after congestion", q->delay,
+		q->longest);
+	require(q->peak <= peak && q->peak >= (rtt < peak ? peak - (peak - rtt) / 32 : peak),
+		"an RTT of %g units at a loss, at most %g before, now %u", rtt, peak, q->peak);
 }
 
 /* An ACK with an RTT sample; 0 = none. */
@@ -135,7 +151,7 @@ static void ack(__u64 after_us, __u32 rtt_us, bool in_loss)
 	struct mpcc_queue before = *queue();
 	__u32 srtt_us = tp->srtt_us >> 3;
 	double d, rise, scatter;
-	__u64 lasted_us;
+	__u64 lasted_us, least_us = srtt_us;
 
 	tp->tcp_mstamp += after_us;
 	tp->rack.rtt_us = rtt_us;
@@ -153,14 +169,19 @@ static void ack(__u64 after_us, __u32 rtt_us, bool in_loss)
 	if (!model.begun)
 		model.began_us = tp->tcp_mstamp;
 	model.begun = true;
-	/* Time is in units of 1024 us, and 65536 of them look like none. */
+	require(queue()->peak == larger(before.peak, units(rtt_us)),
+		"%g units, at most %u before, now %u", units(rtt_us), before.peak, queue()->peak);
+	/* After congestion a round lasts three RTTs. */
+	if (!before.lossy && before.delay && before.delay == before.longest)
+		least_us *= 3;
+	/* Time is in units of 1024 us, and 32768 of them look like none. */
 	lasted_us = (tp->tcp_mstamp - model.began_us) % AGAIN_US;
 	if (queue()->min_rtt) {
-		require(lasted_us < srtt_us + 2048 || lasted_us > AGAIN_US - 2048,
+		require(lasted_us < least_us + 4096 || lasted_us > AGAIN_US - 2048,
 			"a round of %llu us goes on, RTT %u", lasted_us, srtt_us);
 		return;
 	}
-	require(lasted_us + 2048 > srtt_us, "a round ends after %llu us, RTT %u", lasted_us,
+	require(lasted_us + 4096 > least_us, "a round ends after %llu us, RTT %u", lasted_us,
 		srtt_us);
 	rise = units(model.smallest_us) - units(tp->rtt_min.s[0].v);
 	scatter = larger(units(srtt_us) - units(model.smallest_us), 0);
@@ -178,7 +199,9 @@ static void check_doubt(void)
 
 	start(1000);
 	tp->rtt_min.s[0].v = 400000;
+	tp->rack.rtt_us = 450000;
 	queue()->longest = 4000;
+	queue()->peak = 60000;
 	for (int i = 0; i < 50; i++) {
 		queue()->delay = MS(0.9);
 		CALL(mpcc_ssthresh, ARG(tp));
@@ -192,14 +215,59 @@ static void check_doubt(void)
 	}
 }
 
+/* ACKs with one RTT for so many of that RTT, ten in each. */
+static void ack_for(__u32 rtts, __u32 rtt_us)
+{
+	tp->srtt_us = rtt_us << 3;
+	for (__u32 i = 0; i < 10 * rtts; i++) {
+		tp->tcp_mstamp += rtt_us / 10;
+		tp->rack.rtt_us = rtt_us;
+		CALL(mpcc_cong_avoid, ARG(tp), 0, 1);
+	}
+}
+
+/* What a loss leaves of 1000 packets. */
+static __u32 left_of_1000(__u32 rtt_us)
+{
+	tp->snd_cwnd = 1000;
+	tp->rack.rtt_us = rtt_us;
+	return CALL(mpcc_ssthresh, ARG(tp));
+}
+
+/*
+ * A path of 40 ms whose queue drains once a round: by d its losses are random. When it is full they are not, nor within
+ * three RTTs of that; afterwards one at half the queue is.
+ */
+static void check_overflow(void)
+{
+	start(1000);
+	tp->rtt_min.s[0].v = 40000;
+	ack_for(5, 64000);
+	ack_for(5, 40000);
+	require(left_of_1000(62000) == 700, "a loss behind a full queue");
+	require(!step_by_queue(queue(), tp), "growth goes by the queue after it was full");
+	ack_for(3, 40000);
+	require(left_of_1000(50000) == 700, "a loss three RTTs after a full queue");
+	ack_for(5, 40000);
+	require(left_of_1000(52000) == 937, "a loss at half the queue");
+	require(step_by_queue(queue(), tp), "growth does not go by the queue after a random loss");
+	/* Until the next full queue a round is an RTT, also after one with the longest delay. */
+	ack_for(2, 66000);
+	ack_for(1, 40000);
+	require(left_of_1000(52000) == 937, "a loss an RTT after the longest delay");
+}
+
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
 	check_doubt();
+	check_overflow();
 	/* response=standard neither measures nor acts. */
 	start(100);
 	response = RESPONSE_STANDARD;
 	tp->rtt_min.s[0].v = 40000;
 	queue()->longest = 600;
+	queue()->peak = 1200;
+	queue()->lossy = 1;
 	require(!step_by_queue(queue(), tp) && CALL(mpcc_ssthresh, ARG(tp)) == 70,
 		"response=standard");
 	return 0;

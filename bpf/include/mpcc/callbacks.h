@@ -57,7 +57,7 @@ static __always_inline __u32 control_loss(struct sock *sk)
 	least = left_by_queue(&flow->queue, tp);
 	if (after < least)
 		after = least;
-	doubt_queue(&flow->queue);
+	doubt_queue(&flow->queue, tp);
 	void_decision(flow);
 	flow->last_max = cubic_last_max(flow->last_max, tp->snd_cwnd, after);
 	return after;

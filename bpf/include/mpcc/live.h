@@ -121,7 +121,7 @@ static __noinline int refresh(struct sock *sk)
 	__u64 id = flow->id, now = tp->tcp_mstamp;
 	struct mpcc_subflow *s;
 
-	flow->refreshed_us = (__u32)now;
+	flow->refreshed = (__u16)(now >> MPCC_COARSE_SHIFT);
 	track_rtt(tp, flow);
 
 	s = id ? bpf_map_lookup_elem(&mpcc_subflows, &id) : NULL;
@@ -148,11 +148,13 @@ static __noinline int refresh(struct sock *sk)
 static __always_inline void refresh_if_due(struct sock *sk)
 {
 	const struct tcp_sock *tp = tcp_sk(sk);
+	__u16 now = (__u16)(tp->tcp_mstamp >> MPCC_COARSE_SHIFT);
+	__u16 since = (__u16)(now - flow_of(tp)->refreshed);
 	__u32 every = tp->srtt_us >> 3;
 
 	if (every < MPCC_REFRESH_MIN_US)
 		every = MPCC_REFRESH_MIN_US;
-	if (elapsed_us((__u32)tp->tcp_mstamp, flow_of(tp)->refreshed_us) >= every)
+	if ((__u32)since << MPCC_COARSE_SHIFT >= every)
 		refresh(sk);
 }
 

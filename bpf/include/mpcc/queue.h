@@ -6,20 +6,28 @@
  *   d             the queue's delay in the last round: its smallest RTT less the smallest RTT of all, and less what its
  *                 RTTs scatter, srtt - its smallest. A round is an RTT
  *   d_m           the largest d. Used only where it is above jitter: base/8, at least 4 ms and at most 16
- *   growth of a subflow that is not coupled
- *                 at least alpha / w per acknowledged segment; alpha is 10 packets where d <= d_m / 100, and
- *                 k_1 / (k_2 + d) above, 0.3 at d = d_m; at most what fills a sixteenth of the queue in an RTT,
- *                 w d_m / (base + d_m) / 16
+ *   full queue    at a loss: the newest RTT, of a packet sent just after the one that is lost, is above base by 7/8 of
+ *                 what the longest RTT is
  *   per loss event, coupled or not
  *                 15/16 of the window stays at least where d <= d_m / 10; down to CUBIC's 717/1024 at 0.8 d_m. Where
- *                 the rule leaves more, that holds
+ *                 the rule leaves more, that holds. Of a full queue what the rule says; and d is d_m then for a round
+ *                 of three RTTs, as long as one overflow takes to show all of its losses
+ *   growth of a subflow that is not coupled
+ *                 where the last loss was not one of a full queue, at least alpha / w per acknowledged segment; alpha
+ *                 is 10 packets where d <= d_m / 100, and k_1 / (k_2 + d) above, 0.3 at d = d_m; at most what fills a
+ *                 sixteenth of the queue in an RTT, w d_m / (base + d_m) / 16
  *
- * base is the kernel's windowed minimum of the RTT. A d of at most 1 ms counts as none. An ECN mark is no loss, and costs
- * what the rule says.
+ * base is the kernel's windowed minimum of the RTT. A d of at most 1 ms counts as none. An ECN mark is no loss, and like a
+ * full queue.
  *
  * d_m counts for at most 5/8 of base: where the queue holds half of base, CUBIC's cut still leaves the path full, and is
  * free. At each loss with a d above 1 ms an eighth of d_m - d is taken off d_m: an AQM drops packets long before its
- * queue is full, and a path whose rate has risen has a shorter queue, in time, than it had.
+ * queue is full, and a path whose rate has risen has a shorter queue, in time, than it had. For the same reasons a 32nd of
+ * what the longest RTT is above the newest goes at each.
+ *
+ * d alone misses a full queue where a sender pauses once a round, as the kernel's packet scheduler has each subflow do: the
+ * round's smallest RTT is then that of the drained queue. Counted by the smoothed RTT instead, most losses of a Wi-Fi
+ * would be congestion.
  *
  * TCP-Illinois takes the mean RTT of a round for d, in which jitter hides the queue, keeps 7/8 of the window, and
  * forgets no d_m.
@@ -41,8 +49,8 @@ TUNABLE_PAPER(
 /* Delays are in units of 64 us, the RTT itself from 1 on: 16 bits hold 4.2 s, and longer ones count as that. */
 #define QUEUE_SHIFT 6
 #define QUEUE_LONGEST 65535
-/* A round is timed in units of 1024 us. */
-#define QUEUE_TIME_SHIFT 10
+/* What is kept of the time when a round began. */
+#define QUEUE_TIME_MASK 0x7fff
 
 /* 1 ms */
 #define QUEUE_NONE (1000 >> QUEUE_SHIFT)
@@ -51,8 +59,11 @@ TUNABLE_PAPER(
 /* Packets an RTT, and the part of the queue that an RTT may fill. */
 #define QUEUE_MOST_ALPHA 10
 #define QUEUE_FILL 16
-/* An eighth of what d_m is above d goes at each loss in a queue. */
+/* An eighth of what d_m is above d goes at each loss in a queue, and a 32nd of what the longest RTT is above the newest. */
 #define QUEUE_DOUBT_SHIFT 3
+#define QUEUE_PEAK_SHIFT 5
+/* RTTs in the round after a full queue. */
+#define QUEUE_FULL_ROUND 3
 
 static __always_inline __u32 queue_units(__u32 us)
 {
@@ -76,16 +87,21 @@ static __always_inline __u32 delay_of_round(const struct mpcc_queue *q, const st
 /* At an ACK: takes its RTT sample down. Where that ends a round, it measures the queue. */
 static __always_inline void watch_queue(struct mpcc_queue *q, const struct tcp_sock *tp)
 {
-	__u16 now = (__u16)(tp->tcp_mstamp >> QUEUE_TIME_SHIFT);
+	__u32 now = tp->tcp_mstamp >> MPCC_COARSE_SHIFT,
+	      lasts = tp->srtt_us >> (3 + MPCC_COARSE_SHIFT);
 	__u32 rtt = queue_units(tp->rack.rtt_us);
 
 	if (response != RESPONSE_QUEUE || !tp->rack.rtt_us || in_loss(tp))
 		return;
+	if (rtt > q->peak)
+		q->peak = rtt;
 	if (!q->min_rtt)
 		q->began = now;
 	if (!q->min_rtt || rtt < q->min_rtt)
 		q->min_rtt = rtt;
-	if ((__u16)(now - q->began) <= tp->srtt_us >> (3 + QUEUE_TIME_SHIFT))
+	if (!q->lossy && q->delay && q->delay == q->longest)
+		lasts *= QUEUE_FULL_ROUND;
+	if ((__u32)((now - q->began) & QUEUE_TIME_MASK) <= lasts)
 		return;
 	q->delay = delay_of_round(q, tp);
 	if (q->delay > q->longest)
@@ -114,7 +130,7 @@ static __always_inline __u64 step_by_queue(const struct mpcc_queue *q, const str
 	__u64 d = q->delay, d_m = longest_queue(q, tp), base = queue_units(min_rtt_of(tp));
 	__u64 most_q16, alpha_q16, w = tp->snd_cwnd;
 
-	if (!knows_queue(q, tp))
+	if (!knows_queue(q, tp) || !q->lossy)
 		return 0;
 	most_q16 = (w << 16) * d_m / (base + d_m) / QUEUE_FILL;
 	if (most_q16 > QUEUE_MOST_ALPHA << 16)
@@ -137,12 +153,20 @@ static __always_inline bool is_loss(const struct tcp_sock *tp)
 	return tp->prior_ssthresh;
 }
 
-/* What a loss leaves of the present window at least; 0 = what the rule does. */
+/* Whether an event that has TCP call ssthresh is congestion, and not a loss to be told by d. */
+static __always_inline bool is_congestion(const struct mpcc_queue *q, const struct tcp_sock *tp)
+{
+	__s32 base = queue_units(min_rtt_of(tp)), rtt = queue_units(tp->rack.rtt_us);
+
+	return !is_loss(tp) || 8 * (rtt - base) >= 7 * (q->peak - base);
+}
+
+/* What the event leaves of the present window at least; 0 = what the rule does. */
 static __always_inline __u32 left_by_queue(const struct mpcc_queue *q, const struct tcp_sock *tp)
 {
 	__u32 d = q->delay, d_m = longest_queue(q, tp), left = QUEUE_LEFT_SHORT_Q10;
 
-	if (!knows_queue(q, tp) || !is_loss(tp))
+	if (!knows_queue(q, tp) || is_congestion(q, tp))
 		return 0;
 	if (10 * d >= 8 * d_m)
 		return 0;
@@ -151,12 +175,19 @@ static __always_inline __u32 left_by_queue(const struct mpcc_queue *q, const str
 	return (__u64)tp->snd_cwnd * left >> 10;
 }
 
-/* A loss event: the round is void, and the longest queue not as sure as it was, if a shorter one drops packets. */
-static __always_inline void doubt_queue(struct mpcc_queue *q)
+/* After the event: the round is void, and the longest queue not as sure as it was, if a shorter one drops packets. */
+static __always_inline void doubt_queue(struct mpcc_queue *q, const struct tcp_sock *tp)
 {
+	__u32 rtt = queue_units(tp->rack.rtt_us);
+
 	q->min_rtt = 0;
-	if (q->delay > QUEUE_NONE && q->delay < q->longest)
+	q->lossy = !is_congestion(q, tp);
+	if (!q->lossy)
+		q->delay = q->longest;
+	else if (q->delay > QUEUE_NONE && q->delay < q->longest)
 		q->longest -= (q->longest - q->delay) >> QUEUE_DOUBT_SHIFT;
+	if (rtt < q->peak)
+		q->peak -= (q->peak - rtt) >> QUEUE_PEAK_SHIFT;
 }
 
 #endif

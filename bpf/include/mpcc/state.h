@@ -24,16 +24,21 @@ struct mpcc_curve {
 	__u32 acked; /* segments that friendly has not seen */
 };
 
-/* What is known of the path's queue (queue.h), in its units. */
+/* Times of 16 bits and less are in units of 1024 us. */
+#define MPCC_COARSE_SHIFT 10
+
+/* What is known of the path's queue (queue.h), delays in its units. */
 struct mpcc_queue {
 	__u16 min_rtt; /* of this round's samples; 0 = none yet */
-	__u16 began; /* this round, in its units of time */
+	__u16 began : 15; /* when this round did */
+	__u16 lossy : 1; /* the last loss was not congestion's */
 	__u16 delay; /* d, in the last round */
 	__u16 longest; /* d_m */
+	__u16 peak; /* the longest RTT */
 };
 
 /*
- * The head of every algorithm's struct cc_state. Times are the low bits of tcp_mstamp. They are compared by how
+ * The head of every algorithm's struct cc_state. Times are low bits of tcp_mstamp. They are compared by how
  * long ago they were (elapsed_us), so that a silence of any length makes none of them lie ahead.
  */
 struct mpcc_flow {
@@ -41,7 +46,6 @@ struct mpcc_flow {
 	__s32 credit_q29; /* fraction of a packet earned and not yet in snd_cwnd */
 	__s32 step_q29; /* the decision: packets per acknowledged segment */
 	__u32 decided_us; /* when the decision was made */
-	__u32 refreshed_us; /* when the live state was */
 	__u32 base_rtt_us; /* smallest RTT seen; 0 = unset */
 	__u32 price_pj; /* energy per bit at the present rate; 0 = the interface has no profile */
 	__u32 last_max; /* CUBIC's memory of the last loss, packets; 0 = none, or a timeout since */
@@ -51,6 +55,7 @@ struct mpcc_flow {
 		struct mpcc_curve curve;
 	};
 	struct mpcc_queue queue;
+	__u16 refreshed; /* when the live state was */
 	struct mpcc_delay_sum delays; /* of RTTs, where the bottleneck is asked for */
 	__u16 together : 12; /* the siblings coupled with this subflow, a bit each (bit_of) */
 	__u16 place : 4; /* this subflow's bit in its siblings' together; 0 = none yet (sharing.h) */
