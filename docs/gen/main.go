@@ -6,15 +6,14 @@ package main
 
 import (
 	_ "embed"
-	"encoding/json"
 	"fmt"
 	"log"
-	"os"
 	"slices"
 	"strings"
 
 	"github.com/mpcc/mpcc/bpf/catalog"
 	"github.com/mpcc/mpcc/loader"
+	"github.com/mpcc/mpcc/test/benched"
 )
 
 // What holds for every congestion control unless a tunable says otherwise.
@@ -32,36 +31,15 @@ const (
 	instructionsFile = "docs/instructions.json"
 )
 
-// The benchmark's condition that the table is about (test/bench), and the controls beside the catalog's.
+// The benchmark's controls beside the catalog's.
 const (
-	queues   = "queues: frames of 1500 bytes, congestion avoidance"
 	cubic    = "cubic" // the kernel's own
 	bpfCubic = "bpf_cubic"
 	bpfEmpty = "bpf_empty"
 )
 
-type bench struct {
-	Kernel  string `json:"kernel"`
-	Cost    []cost `json:"cost"`
-	Goodput []struct {
-		Condition string `json:"condition"`
-		Control   string `json:"control"`
-		CPU       spread `json:"cpu_seconds_per_gb"`
-	} `json:"goodput"`
-}
-
-type cost struct {
-	Condition string  `json:"condition"`
-	Subflows  int     `json:"subflows"`
-	Control   string  `json:"control"`
-	Gross     spread  `json:"ns_per_ack"`
-	Net       spread  `json:"net_ns_per_ack"`
-	Ratio     float64 `json:"net_of_bpf_cubic"`
-}
-
-type spread struct {
-	Median float64 `json:"median"`
-}
+// bench is a benchmark of which single figures are shown.
+type bench struct{ *benched.Report }
 
 func main() {
 	log.SetFlags(0)
@@ -179,16 +157,12 @@ has the oldest data sent again.
 	fmt.Print(schedulerCosts)
 }
 
-// read takes the figures of a benchmark from a file.
-func read(path string) (b bench) {
-	text, err := os.ReadFile(path)
+func read(path string) bench {
+	r, err := benched.Read(path)
 	if err != nil {
 		log.Fatal(err)
 	}
-	if err := json.Unmarshal(text, &b); err != nil {
-		log.Fatalf("%s: %v", path, err)
-	}
-	return b
+	return bench{r}
 }
 
 func printCosts(timed, counted bench) {
@@ -227,12 +201,12 @@ func printRules(k catalog.Kind) {
 }
 
 // cost finds what a control costs behind queues.
-func (b bench) cost(name string, subflows int) (cost, bool) {
-	i := slices.IndexFunc(b.Cost, func(c cost) bool {
-		return c.Condition == queues && c.Control == name && c.Subflows == subflows
+func (b bench) cost(name string, subflows int) (benched.Cost, bool) {
+	i := slices.IndexFunc(b.Cost, func(c benched.Cost) bool {
+		return c.Condition == benched.Queued && c.Control == name && c.Subflows == subflows
 	})
 	if i < 0 {
-		return cost{}, false
+		return benched.Cost{}, false
 	}
 	return b.Cost[i], true
 }
@@ -242,10 +216,10 @@ func (b bench) net(name string, subflows int) string {
 	switch {
 	case !ok:
 		return " – | –"
-	case c.Ratio == 0:
+	case c.NetOfYardstick == 0:
 		return fmt.Sprintf(" %.0f | –", c.Net.Median)
 	}
-	return fmt.Sprintf(" %.0f | %.1f", c.Net.Median, c.Ratio)
+	return fmt.Sprintf(" %.0f | %.1f", c.Net.Median, c.NetOfYardstick)
 }
 
 func (b bench) gross(name string, subflows int) string {
@@ -253,12 +227,12 @@ func (b bench) gross(name string, subflows int) string {
 	if !ok {
 		return " –"
 	}
-	return fmt.Sprintf(" %.0f ns", c.Gross.Median)
+	return fmt.Sprintf(" %.0f ns", c.PerACK.Median)
 }
 
 func (b bench) cpu(name string) string {
 	for _, g := range b.Goodput {
-		if g.Condition == queues && g.Control == name {
+		if g.Condition == benched.Queued && g.Control == name {
 			return fmt.Sprintf(" %.2f s/GB", g.CPU.Median)
 		}
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/mpcc/mpcc/bpf/catalog"
 	"github.com/mpcc/mpcc/bpf/obj"
+	"github.com/mpcc/mpcc/test/benched"
 )
 
 //go:embed cubic.o
@@ -86,7 +87,7 @@ func (b *bench) prepare(entries []catalog.Entry) error {
 	}
 	b.networks = append(b.networks, queued)
 
-	const largePackets, fullQueues = "bare veth: packets of up to 64 kB, slow start", "queues: frames of 1500 bytes, congestion avoidance"
+	const largePackets, fullQueues = "bare veth: packets of up to 64 kB, slow start", benched.Queued
 	all := append([]string{reno, cubic, yardstick}, names...)
 	own := append([]string{yardstick, empty}, names...)
 	b.cells = []*cell{

@@ -72,11 +72,11 @@ func run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := r.print(os.Stdout); err != nil {
+	if err := printReport(r, os.Stdout); err != nil {
 		return err
 	}
 	if *jsonFile != "" {
-		return r.save(*jsonFile)
+		return r.Save(*jsonFile)
 	}
 	return nil
 }

@@ -3,15 +3,15 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"runtime"
 	"slices"
 	"text/tabwriter"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/mpcc/mpcc/test/benched"
 )
 
 const (
@@ -19,60 +19,12 @@ const (
 	aimCost    = 2.1  // of the yardstick's net time, at most
 )
 
-// figure is one number over all rounds.
-type figure struct {
-	Median float64 `json:"median"`
-	Low    float64 `json:"low"`
-	High   float64 `json:"high"`
-}
-
-type goodput struct {
-	Condition string `json:"condition"`
-	Subflows  int    `json:"subflows"`
-	Control   string `json:"control"`
-	Rate      figure `json:"bits_per_second"`
-	OfReno    figure `json:"of_reno"`
-	// Seconds that the machine's CPUs were busy, sending and receiving, for each 10^9 bytes.
-	CPU figure `json:"cpu_seconds_per_gb"`
-}
-
-type cost struct {
-	Condition string `json:"condition"`
-	Subflows  int    `json:"subflows"`
-	Control   string `json:"control"`
-	// All callbacks together, by the calls of cong_avoid.
-	PerACK      figure `json:"ns_per_ack"`
-	OfYardstick figure `json:"of_bpf_cubic"`
-	// The same, after taking away what an empty callback shows.
-	Net figure `json:"net_ns_per_ack"`
-	// The medians' ratio; 0 where the yardstick is none.
-	NetOfYardstick float64            `json:"net_of_bpf_cubic"`
-	Calls          figure             `json:"cong_avoid_per_second"`
-	Callbacks      map[string]callout `json:"callbacks"`
-}
-
-// callout is one callback over all rounds.
-type callout struct {
-	Calls uint64  `json:"calls"`
-	Mean  float64 `json:"ns_per_call"`
-}
-
-type report struct {
-	Kernel  string    `json:"kernel"`
-	Machine string    `json:"machine"`
-	CPUs    int       `json:"cpus"`
-	Rounds  int       `json:"rounds"`
-	Seconds float64   `json:"seconds"`
-	Goodput []goodput `json:"goodput"`
-	Cost    []cost    `json:"cost"`
-}
-
-func (b *bench) report() (*report, error) {
+func (b *bench) report() (*benched.Report, error) {
 	var uts unix.Utsname
 	if err := unix.Uname(&uts); err != nil {
 		return nil, fmt.Errorf("uname: %w", err)
 	}
-	r := &report{
+	r := &benched.Report{
 		Kernel:  unix.ByteSliceToString(uts.Release[:]),
 		Machine: unix.ByteSliceToString(uts.Machine[:]),
 		CPUs:    runtime.NumCPU(),
@@ -92,18 +44,18 @@ func (b *bench) report() (*report, error) {
 }
 
 // over returns the median and the range of f over the rounds.
-func (c *cell) over(f func(map[string]sample) float64) figure {
+func (c *cell) over(f func(map[string]sample) float64) benched.Figure {
 	var all []float64
 	for _, round := range c.rounds {
 		all = append(all, f(round))
 	}
 	slices.Sort(all)
 	n := len(all)
-	return figure{Median: (all[(n-1)/2] + all[n/2]) / 2, Low: all[0], High: all[n-1]}
+	return benched.Figure{Median: (all[(n-1)/2] + all[n/2]) / 2, Low: all[0], High: all[n-1]}
 }
 
-func (c *cell) goodput(cc string) goodput {
-	return goodput{
+func (c *cell) goodput(cc string) benched.Goodput {
+	return benched.Goodput{
 		Condition: c.condition, Subflows: c.subflows, Control: cc,
 		Rate:   c.over(func(r map[string]sample) float64 { return r[cc].rate }),
 		OfReno: c.over(func(r map[string]sample) float64 { return r[cc].rate / r[reno].rate }),
@@ -111,9 +63,9 @@ func (c *cell) goodput(cc string) goodput {
 	}
 }
 
-func (c *cell) cost(cc string) cost {
+func (c *cell) cost(cc string) benched.Cost {
 	own := c.over(func(r map[string]sample) float64 { return r[empty].emptyCall() }).Median
-	k := cost{
+	k := benched.Cost{
 		Condition: c.condition, Subflows: c.subflows, Control: cc,
 		PerACK: c.over(func(r map[string]sample) float64 { return r[cc].perACK(0) }),
 		OfYardstick: c.over(func(r map[string]sample) float64 {
@@ -121,7 +73,7 @@ func (c *cell) cost(cc string) cost {
 		}),
 		Net:       c.over(func(r map[string]sample) float64 { return r[cc].perACK(own) }),
 		Calls:     c.over(func(r map[string]sample) float64 { return r[cc].calls() }),
-		Callbacks: map[string]callout{},
+		Callbacks: map[string]benched.Callback{},
 	}
 	// Where it gives up slow start at once, it sees a hundredth of the others' ACKs, each of which costs more; where
 	// ACKs find warm caches, it costs less than the measuring varies.
@@ -139,7 +91,7 @@ func (c *cell) cost(cc string) cost {
 	}
 	for name, u := range total {
 		if u.Calls > 0 {
-			k.Callbacks[name] = callout{u.Calls, float64(u.Nanoseconds) / float64(u.Calls)}
+			k.Callbacks[name] = benched.Callback{Calls: u.Calls, Mean: float64(u.Nanoseconds) / float64(u.Calls)}
 		}
 	}
 	return k
@@ -167,11 +119,12 @@ func (s sample) emptyCall() float64 {
 	return float64(u.Nanoseconds) / float64(u.Calls)
 }
 
-func (f figure) text(format string, unit float64) string {
+// spread writes a figure with its range, in a unit.
+func spread(f benched.Figure, format string, unit float64) string {
 	return fmt.Sprintf(format+"\t"+format+" .. "+format, f.Median/unit, f.Low/unit, f.High/unit)
 }
 
-func (r *report) print(w io.Writer) error {
+func printReport(r *benched.Report, w io.Writer) error {
 	fmt.Fprintf(w, "Linux %s, %s, %d CPUs; %d rounds of %g s; median and lowest .. highest round\n",
 		r.Kernel, r.Machine, r.CPUs, r.Rounds, r.Seconds)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
@@ -182,8 +135,8 @@ func (r *report) print(w io.Writer) error {
 			fmt.Fprintf(t, "\nGoodput, %d subflows, %s; aim: at least %.2f of reno's\n", g.Subflows, title, aimGoodput)
 			fmt.Fprintf(t, "control\tGbit/s\t\tof reno\t\t\tCPU s/GB\t\n")
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", g.Control, g.Rate.text("%.3f", 1e9), g.OfReno.text("%.2f", 1), g.verdict(),
-			g.CPU.text("%.2f", 1))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", g.Control, spread(g.Rate, "%.3f", 1e9), spread(g.OfReno, "%.2f", 1), ofGoodput(g),
+			spread(g.CPU, "%.2f", 1))
 	}
 	title = ""
 	for _, c := range r.Cost {
@@ -193,7 +146,7 @@ func (r *report) print(w io.Writer) error {
 			fmt.Fprintf(t, "subflows\tcontrol\tns\t\tof %s\t\tnet ns\t\tof %s\t\tACK/s\n", yardstick, yardstick)
 		}
 		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%.0f\n", c.Subflows, c.Control,
-			c.PerACK.text("%.0f", 1), c.OfYardstick.text("%.2f", 1), c.Net.text("%.0f", 1), c.netRatio(), c.verdict(),
+			spread(c.PerACK, "%.0f", 1), spread(c.OfYardstick, "%.2f", 1), spread(c.Net, "%.0f", 1), netRatio(c), ofCost(c),
 			c.Calls.Median)
 	}
 	if err := t.Flush(); err != nil {
@@ -204,7 +157,8 @@ func (r *report) print(w io.Writer) error {
 	return err
 }
 
-func (g goodput) verdict() string {
+// ofGoodput says whether the aim is reached.
+func ofGoodput(g benched.Goodput) string {
 	switch {
 	case isReference(g.Control):
 		return ""
@@ -214,14 +168,15 @@ func (g goodput) verdict() string {
 	return "short of it"
 }
 
-func (c cost) netRatio() string {
+func netRatio(c benched.Cost) string {
 	if c.NetOfYardstick == 0 {
 		return "-"
 	}
 	return fmt.Sprintf("%.2f", c.NetOfYardstick)
 }
 
-func (c cost) verdict() string {
+// ofCost says whether the aim is reached.
+func ofCost(c benched.Cost) string {
 	switch {
 	case isReference(c.Control):
 		return ""
@@ -231,12 +186,4 @@ func (c cost) verdict() string {
 		return "reached"
 	}
 	return "short of it"
-}
-
-func (r *report) save(path string) error {
-	text, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(path, append(text, '\n'), 0o644)
 }

@@ -4,9 +4,7 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -14,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mpcc/mpcc/test/benched"
 	"github.com/mpcc/mpcc/test/verified"
 )
 
@@ -27,7 +26,7 @@ func runCost(ctx context.Context, b *bench, cells []verified.Cell) error {
 			_, err = b.makes(ctx, "bench", "BENCH_FLAGS=-json "+filepath.Join("docs", "bench.json"))
 		case verified.CostInstructions:
 			if _, err = b.makes(ctx, "bench-instructions"); err == nil {
-				r.Kernel, err = countedOn(filepath.Join(b.root, "docs", "instructions.json"))
+				r.Kernel, err = countedOn(b.root)
 			}
 		case verified.CostExporter:
 			var printed string
@@ -49,15 +48,13 @@ func runCost(ctx context.Context, b *bench, cells []verified.Cell) error {
 	return nil
 }
 
-// countedOn returns the release of the kernel that a file of make bench-instructions is about.
-func countedOn(path string) (string, error) {
-	text, err := os.ReadFile(path)
+// countedOn returns the release of the kernel on which make bench-instructions has counted.
+func countedOn(root string) (string, error) {
+	r, err := benched.Read(filepath.Join(root, "docs", "instructions.json"))
 	if err != nil {
 		return "", err
 	}
-	var counted struct{ Kernel string }
-	err = json.Unmarshal(text, &counted)
-	return counted.Kernel, err
+	return r.Kernel, nil
 }
 
 // benchmarks reads what go test -bench prints: of each benchmark every value with its unit.

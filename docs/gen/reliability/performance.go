@@ -4,55 +4,29 @@ package main
 
 import (
 	_ "embed"
-	"encoding/json"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
+	"github.com/mpcc/mpcc/test/benched"
 	"github.com/mpcc/mpcc/test/verified"
 )
 
 //go:embed performance.md
 var performanceHead string
 
-// queued is the condition of make bench (test/bench) in which the cost per ACK is realistic.
-const queued = "queues: frames of 1500 bytes, congestion avoidance"
-
 // acks are those in a second at 10 Gbit/s, one for two segments of 1448 bytes.
 const acks = 10e9 / 8 / 1448 / 2
-
-type figure struct{ Median, Low, High float64 }
-
-// benched is what make bench -json leaves, as far as the page shows it.
-type benched struct {
-	Kernel, Machine string
-	CPUs            int
-	Cost            []struct {
-		Condition, Control string
-		Subflows           int
-		Net                figure `json:"net_ns_per_ack"`
-	}
-	Goodput []struct {
-		Condition, Control string
-		OfReno             figure `json:"of_reno"`
-		CPU                figure `json:"cpu_seconds_per_gb"`
-	}
-}
 
 func performance(w *strings.Builder, root string) error {
 	p, err := read(root, verified.Cost)
 	if err != nil {
 		return err
 	}
-	text, err := os.ReadFile(filepath.Join(root, "docs", "bench.json"))
+	b, err := benched.Read(filepath.Join(root, "docs", "bench.json"))
 	if err != nil {
-		return err
-	}
-	var b benched
-	if err := json.Unmarshal(text, &b); err != nil {
 		return err
 	}
 	w.WriteString(performanceHead)
@@ -69,7 +43,7 @@ func performance(w *strings.Builder, root string) error {
 		net := map[int]string{}
 		share := "–"
 		for _, c := range b.Cost {
-			if c.Control == name && c.Condition == queued {
+			if c.Control == name && c.Condition == benched.Queued {
 				net[c.Subflows] = fmt.Sprintf("%.0f ns (%.0f–%.0f)", c.Net.Median, c.Net.Low, c.Net.High)
 				if c.Subflows == 2 {
 					share = fmt.Sprintf("%.1f %%", 100*c.Net.Median*1e-9*acks)
@@ -78,7 +52,7 @@ func performance(w *strings.Builder, root string) error {
 		}
 		goodput, cpu := "–", "–"
 		for _, g := range b.Goodput {
-			if g.Control == name && g.Condition == queued {
+			if g.Control == name && g.Condition == benched.Queued {
 				goodput, cpu = fmt.Sprintf("%.3f", g.OfReno.Median), fmt.Sprintf("%.2f", g.CPU.Median)
 			}
 		}
