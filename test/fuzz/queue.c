@@ -100,7 +100,7 @@ static void check_response(struct input *in)
 	__u32 base_us = 4000 + draw_number(in, 21), w = 2 + draw_number(in, 24), after, floored;
 	double base = units(base_us), longest, d, want, got, peak, rtt;
 	struct mpcc_queue *q = queue();
-	bool congestion;
+	bool congestion, coupled;
 
 	start(w);
 	tp->rtt_min.s[0].v = base_us;
@@ -110,6 +110,10 @@ static void check_response(struct input *in)
 	q->peak = draw_number(in, 16);
 	q->lossy = draw_byte(in) % 4 != 0;
 	tp->rack.rtt_us = draw_number(in, 22);
+	tp->rate_delivered = draw_number(in, 24);
+	tp->rate_interval_us = draw_number(in, 24);
+	coupled = draw_byte(in) % 2;
+	flow_of(tp)->together = coupled ? MPCC_ALL_TOGETHER : 0;
 	d = q->delay;
 	longest = d_m(base, q->longest);
 	peak = q->peak;
@@ -126,7 +130,11 @@ static void check_response(struct input *in)
 		tp->prior_ssthresh = 0;
 	congestion = !tp->prior_ssthresh || is_full(base, rtt, peak);
 	/* LIA alone: CUBIC's, which leaves 717/1024. */
-	want = is_known(base_us, q->longest) && !congestion ? part_left(d, longest) * w : 0;
+	want = 0;
+	if (!congestion && is_known(base_us, q->longest))
+		want = part_left(d, longest) * w;
+	else if (!congestion && !coupled && tp->rate_interval_us)
+		want = smaller(w, (double)tp->rate_delivered * base_us / tp->rate_interval_us);
 	floored = (__u64)w * 717 / 1024;
 	if (want < floored)
 		want = floored;

@@ -54,7 +54,7 @@ static __always_inline __u32 control_loss(struct sock *sk)
 	if (cc_hooks.on_loss)
 		cc_hooks.on_loss(state_of(tp), tp);
 	after = window_after_loss(sk);
-	least = left_by_queue(&flow->queue, tp);
+	least = left_by_queue(flow, tp);
 	if (after < least)
 		after = least;
 	doubt_queue(&flow->queue, tp);

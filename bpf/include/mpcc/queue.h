@@ -12,6 +12,9 @@
  *                 15/16 of the window stays at least where d <= d_m / 10; down to CUBIC's 717/1024 at 0.8 d_m. Where
  *                 the rule leaves more, that holds. Of a full queue what the rule says; and d is d_m then for a round
  *                 of three RTTs, as long as one overflow takes to show all of its losses
+ *   where d_m is jitter, per loss event of a subflow that is not coupled
+ *                 what the path delivers in base stays at least, as in TCP Westwood (Mascolo et al., MobiCom 2001), but
+ *                 for a full queue
  *   growth of a subflow that is not coupled
  *                 where the last loss was not one of a full queue, at least alpha / w per acknowledged segment; alpha
  *                 is 10 packets where d <= d_m / 100, and k_1 / (k_2 + d) above, 0.3 at d = d_m; at most what fills a
@@ -28,6 +31,10 @@
  * d alone misses a full queue where a sender pauses once a round, as the kernel's packet scheduler has each subflow do: the
  * round's smallest RTT is then that of the drained queue. Counted by the smoothed RTT instead, most losses of a Wi-Fi
  * would be congestion.
+ *
+ * A path that random losses keep far from being full, a satellite's for one, never shows a queue. Where the queue is too
+ * short to show, what the path delivers is this subflow's share of the rate, and a window that fills it is no harm.
+ * Coupled subflows would each keep a whole share.
  *
  * TCP-Illinois takes the mean RTT of a round for d, in which jitter hides the queue, keeps 7/8 of the window, and
  * forgets no d_m.
@@ -161,13 +168,27 @@ static __always_inline bool is_congestion(const struct mpcc_queue *q, const stru
 	return !is_loss(tp) || 8 * (rtt - base) >= 7 * (q->peak - base);
 }
 
-/* What the event leaves of the present window at least; 0 = what the rule does. */
-static __always_inline __u32 left_by_queue(const struct mpcc_queue *q, const struct tcp_sock *tp)
+/* The packets that the path delivers in base, at most the window. */
+static __always_inline __u32 delivered_in_base(const struct tcp_sock *tp)
 {
+	__u64 packets;
+
+	if (!tp->rate_interval_us)
+		return 0;
+	packets = (__u64)tp->rate_delivered * min_rtt_of(tp) / tp->rate_interval_us;
+	return packets < tp->snd_cwnd ? packets : tp->snd_cwnd;
+}
+
+/* What the event leaves of the present window at least; 0 = what the rule does. */
+static __always_inline __u32 left_by_queue(const struct mpcc_flow *flow, const struct tcp_sock *tp)
+{
+	const struct mpcc_queue *q = &flow->queue;
 	__u32 d = q->delay, d_m = longest_queue(q, tp), left = QUEUE_LEFT_SHORT_Q10;
 
-	if (!knows_queue(q, tp) || is_congestion(q, tp))
+	if (response != RESPONSE_QUEUE || is_congestion(q, tp))
 		return 0;
+	if (!knows_queue(q, tp))
+		return flow->together ? 0 : delivered_in_base(tp);
 	if (10 * d >= 8 * d_m)
 		return 0;
 	if (10 * d > d_m && d > QUEUE_NONE)
