@@ -287,6 +287,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
 
 	check_response(&in);
 	start(10);
+	tp->tcp_mstamp += draw_number(&in, 50); /* since the host's start: years */
 	while (in.size) {
 		ack(draw_number(&in, 25), draw_number(&in, 24), !(draw_byte(&in) % 8));
 		if (!(draw_byte(&in) % 8))

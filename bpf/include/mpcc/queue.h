@@ -94,8 +94,8 @@ static __always_inline __u32 delay_of_round(const struct mpcc_queue *q, const st
 /* At an ACK: takes its RTT sample down. Where that ends a round, it measures the queue. */
 static __always_inline void watch_queue(struct mpcc_queue *q, const struct tcp_sock *tp)
 {
-	__u32 now = tp->tcp_mstamp >> MPCC_COARSE_SHIFT,
-	      lasts = tp->srtt_us >> (3 + MPCC_COARSE_SHIFT);
+	__s32 now = tp->tcp_mstamp >> MPCC_COARSE_SHIFT & QUEUE_TIME_MASK;
+	__u32 lasts = tp->srtt_us >> (3 + MPCC_COARSE_SHIFT);
 	__u32 rtt = queue_units(tp->rack.rtt_us);
 
 	if (response != RESPONSE_QUEUE || !tp->rack.rtt_us || in_loss(tp))
