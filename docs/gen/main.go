@@ -26,11 +26,6 @@ var defaults string
 //go:embed schedulers.md
 var schedulerCosts string
 
-const (
-	benchFile        = "docs/bench.json"
-	instructionsFile = "docs/instructions.json"
-)
-
 // The benchmark's controls beside the catalog's.
 const (
 	cubic    = "cubic" // the kernel's own
@@ -43,7 +38,7 @@ type bench struct{ *benched.Report }
 
 func main() {
 	log.SetFlags(0)
-	timed, counted := read(benchFile), read(instructionsFile)
+	timed, counted := read(benched.TimesFile), read(benched.InstructionsFile)
 	fmt.Print(`<!-- Written by docs/gen from bpf/catalog; do not edit. -->
 # The algorithms
 

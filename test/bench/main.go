@@ -72,7 +72,7 @@ func run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := printReport(r, os.Stdout); err != nil {
+	if err := printReport(os.Stdout, r); err != nil {
 		return err
 	}
 	if *jsonFile != "" {

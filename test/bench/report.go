@@ -124,7 +124,8 @@ func spread(f benched.Figure, format string, unit float64) string {
 	return fmt.Sprintf(format+"\t"+format+" .. "+format, f.Median/unit, f.Low/unit, f.High/unit)
 }
 
-func printReport(r *benched.Report, w io.Writer) error {
+// printReport writes a report as tables.
+func printReport(w io.Writer, r *benched.Report) error {
 	fmt.Fprintf(w, "Linux %s, %s, %d CPUs; %d rounds of %g s; median and lowest .. highest round\n",
 		r.Kernel, r.Machine, r.CPUs, r.Rounds, r.Seconds)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)

@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package benched is what make bench and make bench-instructions leave: in docs/bench.json times, in
-// docs/instructions.json instructions as nanoseconds.
+// Package benched is what make bench and make bench-instructions leave: times, and instructions as nanoseconds.
 package benched
 
 import (
 	"encoding/json"
 	"fmt"
 	"os"
+)
+
+// The files of make bench and of make bench-instructions, from the top of a clone.
+const (
+	TimesFile        = "docs/bench.json"
+	InstructionsFile = "docs/instructions.json"
 )
 
 // Queued is the condition in which the cost per ACK is realistic.

@@ -159,7 +159,7 @@ static void ack(__u64 after_us, __u32 rtt_us, bool in_loss)
 	struct mpcc_queue before = *queue();
 	__u32 srtt_us = tp->srtt_us >> 3;
 	double d, rise, scatter;
-	__u64 lasted_us, least_us = srtt_us;
+	__u64 lasted_us, rtts = 1, least_us, unsure_us;
 
 	tp->tcp_mstamp += after_us;
 	tp->rack.rtt_us = rtt_us;
@@ -181,15 +181,18 @@ static void ack(__u64 after_us, __u32 rtt_us, bool in_loss)
 		"%g units, at most %u before, now %u", units(rtt_us), before.peak, queue()->peak);
 	/* After congestion a round lasts three RTTs. */
 	if (!before.lossy && before.delay && before.delay == before.longest)
-		least_us *= 3;
+		rtts = 3;
+	/* RTTs and times are cut to units of 1024 us. */
+	least_us = rtts * srtt_us;
+	unsure_us = (rtts + 1) * 1024;
 	/* Time is in units of 1024 us, and 32768 of them look like none. */
 	lasted_us = (tp->tcp_mstamp - model.began_us) % AGAIN_US;
 	if (queue()->min_rtt) {
-		require(lasted_us < least_us + 4096 || lasted_us > AGAIN_US - 2048,
+		require(lasted_us < least_us + unsure_us || lasted_us > AGAIN_US - 2048,
 			"a round of %llu us goes on, RTT %u", lasted_us, srtt_us);
 		return;
 	}
-	require(lasted_us + 4096 > least_us, "a round ends after %llu us, RTT %u", lasted_us,
+	require(lasted_us + unsure_us > least_us, "a round ends after %llu us, RTT %u", lasted_us,
 		srtt_us);
 	rise = units(model.smallest_us) - units(tp->rtt_min.s[0].v);
 	scatter = larger(units(srtt_us) - units(model.smallest_us), 0);

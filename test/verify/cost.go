@@ -23,7 +23,7 @@ func runCost(ctx context.Context, b *bench, cells []verified.Cell) error {
 		var err error
 		switch c.Row {
 		case verified.CostControls:
-			_, err = b.makes(ctx, "bench", "BENCH_FLAGS=-json "+filepath.Join("docs", "bench.json"))
+			_, err = b.makes(ctx, "bench", "BENCH_FLAGS=-json "+benched.TimesFile)
 		case verified.CostInstructions:
 			if _, err = b.makes(ctx, "bench-instructions"); err == nil {
 				r.Kernel, err = countedOn(b.root)
@@ -50,7 +50,7 @@ func runCost(ctx context.Context, b *bench, cells []verified.Cell) error {
 
 // countedOn returns the release of the kernel on which make bench-instructions has counted.
 func countedOn(root string) (string, error) {
-	r, err := benched.Read(filepath.Join(root, "docs", "instructions.json"))
+	r, err := benched.Read(filepath.Join(root, benched.InstructionsFile))
 	if err != nil {
 		return "", err
 	}

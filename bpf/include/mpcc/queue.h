@@ -7,18 +7,19 @@
  *                 RTTs scatter, srtt - its smallest. A round is an RTT
  *   d_m           the largest d. Used only where it is above jitter: base/8, at least 4 ms and at most 16
  *   full queue    at a loss: the newest RTT, of a packet sent just after the one that is lost, is above base by 7/8 of
- *                 what the longest RTT is
+ *                 what the longest RTT is. So is every loss where no RTT is above base, as behind some policers
  *   per loss event, coupled or not
  *                 15/16 of the window stays at least where d <= d_m / 10; down to CUBIC's 717/1024 at 0.8 d_m. Where
- *                 the rule leaves more, that holds. Of a full queue what the rule says; and d is d_m then for a round
- *                 of three RTTs, as long as one overflow takes to show all of its losses
+ *                 the rule leaves more, that holds. Of a full queue what the rule says, and d becomes d_m. From the
+ *                 connection's begin or a full queue until a loss of another kind, a round after one with d = d_m takes
+ *                 three RTTs: so long does one overflow take to show all of its losses
  *   where d_m is jitter, per loss event of a subflow that is not coupled
  *                 what the path delivers in base stays at least, as in TCP Westwood (Mascolo et al., MobiCom 2001), but
  *                 for a full queue
  *   growth of a subflow that is not coupled
- *                 where the last loss was not one of a full queue, at least alpha / w per acknowledged segment; alpha
- *                 is 10 packets where d <= d_m / 100, and k_1 / (k_2 + d) above, 0.3 at d = d_m; at most what fills a
- *                 sixteenth of the queue in an RTT, w d_m / (base + d_m) / 16
+ *                 from a loss that is not one of a full queue until one that is, at least alpha / w per acknowledged
+ *                 segment; alpha is 10 packets where d <= d_m / 100, and k_1 / (k_2 + d) above, 0.3 at d = d_m; at
+ *                 most what fills a sixteenth of the queue in an RTT, w d_m / (base + d_m) / 16
  *
  * base is the kernel's windowed minimum of the RTT. A d of at most 1 ms counts as none. An ECN mark is no loss, and like a
  * full queue.
@@ -152,20 +153,15 @@ static __always_inline __u64 step_by_queue(const struct mpcc_queue *q, const str
 }
 
 /*
- * Whether the event that has TCP call ssthresh is a loss. An ECN mark, or a packet that this host dropped on its way out,
- * is congestion whatever the queue; then the kernel has nothing to go back to, should no packet be lost.
+ * Whether the event that has TCP call ssthresh is congestion, and not a loss to be told by d. An ECN mark, or a packet that
+ * this host dropped on its way out, is, whatever the queue; the kernel then has nothing to go back to (prior_ssthresh),
+ * should no packet be lost. A loss is where the queue is full.
  */
-static __always_inline bool is_loss(const struct tcp_sock *tp)
-{
-	return tp->prior_ssthresh;
-}
-
-/* Whether an event that has TCP call ssthresh is congestion, and not a loss to be told by d. */
 static __always_inline bool is_congestion(const struct mpcc_queue *q, const struct tcp_sock *tp)
 {
 	__s32 base = queue_units(min_rtt_of(tp)), rtt = queue_units(tp->rack.rtt_us);
 
-	return !is_loss(tp) || 8 * (rtt - base) >= 7 * (q->peak - base);
+	return !tp->prior_ssthresh || 8 * (rtt - base) >= 7 * (q->peak - base);
 }
 
 /* The packets that the path delivers in base, at most the window. */

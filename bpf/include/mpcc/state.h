@@ -31,14 +31,14 @@ struct mpcc_curve {
 struct mpcc_queue {
 	__u16 min_rtt; /* of this round's samples; 0 = none yet */
 	__u16 began : 15; /* when this round did */
-	__u16 lossy : 1; /* the last loss was not congestion's */
+	__u16 lossy : 1; /* the last event was a loss, and not congestion (is_congestion) */
 	__u16 delay; /* d, in the last round */
 	__u16 longest; /* d_m */
 	__u16 peak; /* the longest RTT */
 };
 
 /*
- * The head of every algorithm's struct cc_state. Times are low bits of tcp_mstamp. They are compared by how
+ * The head of every algorithm's struct cc_state. Times are low bits of tcp_mstamp. Those of 32 are compared by how
  * long ago they were (elapsed_us), so that a silence of any length makes none of them lie ahead.
  */
 struct mpcc_flow {

@@ -25,7 +25,7 @@ func performance(w *strings.Builder, root string) error {
 	if err != nil {
 		return err
 	}
-	b, err := benched.Read(filepath.Join(root, "docs", "bench.json"))
+	b, err := benched.Read(filepath.Join(root, benched.TimesFile))
 	if err != nil {
 		return err
 	}
