@@ -15,7 +15,7 @@ import (
 type demand struct {
 	host      scenario.Name
 	accepts   bool           // it is the server of some
-	scheduler string         // packet scheduler of what it sends; "" if it sends nothing
+	scheduler string         // packet scheduler of what it sends; "" if it sends nothing over MPTCP
 	ecn       bool           // its connections ask for ECN, which DCTCP needs
 	programs  *scenario.User // the class whose programs have the host to themselves; nil if none does
 }
@@ -35,11 +35,13 @@ func demands(users []*user) ([]*demand, error) {
 	for _, u := range users {
 		from, to, sender := of(u.member.From), of(u.member.To), of(u.sender())
 		to.accepts = true
-		if other := sender.scheduler; other != "" && other != u.class.Scheduler {
-			return nil, fmt.Errorf("host %s is to send by the schedulers %s and %s; a host has one: use two hosts",
-				sender.host, other, u.class.Scheduler)
+		if u.class.Transport == scenario.OverMPTCP {
+			if other := sender.scheduler; other != "" && other != u.class.Scheduler {
+				return nil, fmt.Errorf("host %s is to send by the schedulers %s and %s; a host has one: use two hosts",
+					sender.host, other, u.class.Scheduler)
+			}
+			sender.scheduler = u.class.Scheduler
 		}
-		sender.scheduler = u.class.Scheduler
 		if u.class.CC == "dctcp" {
 			from.ecn = true
 		}

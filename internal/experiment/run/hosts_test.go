@@ -11,8 +11,11 @@ import (
 	"github.com/mpcc/mpcc/internal/experiment/scenario"
 )
 
-// one is a user of a class of its own.
+// one is a user of a class of its own, over MPTCP unless the class says otherwise.
 func one(from, to scenario.Name, class scenario.User) *user {
+	if class.Transport == "" {
+		class.Transport = scenario.OverMPTCP
+	}
 	return &user{class: &scenario.Class{User: &class}, member: scenario.Member{From: from, To: to}}
 }
 
@@ -22,6 +25,7 @@ func TestDemands(t *testing.T) {
 	got, err := demands([]*user{
 		one("a", "b", scenario.User{Direction: "up", CC: "dctcp", Scheduler: "default"}),
 		one("a", "b", scenario.User{Direction: "down", CC: "lia", Scheduler: "minrtt"}),
+		one("c", "b", scenario.User{Direction: "down", CC: "cubic", Scheduler: "default", Transport: "tcp"}),
 		alone,
 	})
 	if err != nil {
