@@ -4,6 +4,7 @@
  *   a record compared with itself never speaks for two queues, and two records compared both ways the same
  *   none comes of fewer intervals than a scale needs
  *   the same queue on both is found to be shared, two unrelated ones to be apart
+ * and the sums at every scale, of both subflows' means one by one
  */
 #include "native.h"
 
@@ -46,6 +47,70 @@ static void ack(int i, __u64 now_us, __u32 rtt_us)
 		begin_delays(&sums[i], now_us);
 	}
 	add_delay(&sums[i], rtt_us);
+}
+
+/* Two subflows' means, in eighths of a record's unit; 0 = no samples. */
+struct means {
+	__s64 own, sibling;
+};
+
+static bool both_of(struct means m)
+{
+	return m.own && m.sibling;
+}
+
+static __s64 half_of(__s64 a, __s64 b)
+{
+	return a && b ? (a + b) / 2 : a + b;
+}
+
+static __s64 cut(__s64 change, __s64 most)
+{
+	return change > most ? most : change < -most ? -most : change;
+}
+
+/* compare_delays() has left its sums in the records of i, compared with k's. */
+static void check_sums(int i, int k, __s32 lag)
+{
+	const struct mpcc_delays *own = &records[i], *sibling = &records[k];
+	struct means m[MPCC_INTERVALS];
+	int n = 0;
+
+	for (__s64 at = own->newest; at >= oldest_interval(own) && n < MPCC_INTERVALS; at--)
+		if (at + lag <= (__s64)sibling->newest && at + lag >= oldest_interval(sibling))
+			m[n++] = (struct means){ own->rtt[at % MPCC_INTERVALS] * 8,
+						 sibling->rtt[(at + lag) % MPCC_INTERVALS] * 8 };
+	for (int scale = 0; scale < MPCC_SCALES; scale++) {
+		const struct mpcc_scale *got = &own->scales[scale];
+		__u64 power = 0, difference = 0, sum = 0, count = 0;
+
+		for (int t = 2; t < n; t++) {
+			__s64 most = count >= 4 ? (__s64)(sum / count) : 1LL << 40, x, y;
+
+			if (!both_of(m[t]) || !both_of(m[t - 1]) || !both_of(m[t - 2]))
+				continue;
+			x = cut(m[t].own - 2 * m[t - 1].own + m[t - 2].own, most);
+			y = cut(m[t].sibling - 2 * m[t - 1].sibling + m[t - 2].sibling, most);
+			power += x * x + y * y;
+			difference += (x - y) * (x - y);
+			sum += __builtin_llabs(x) + __builtin_llabs(y);
+			count++;
+		}
+		require(got->power == power && got->difference == difference && got->sum == sum &&
+				got->count == count,
+			"scale %d: power %llu, difference %llu, sum %llu of %llu, want %llu, %llu, %llu of %llu",
+			scale, got->power, got->difference, got->sum, got->count, power, difference,
+			sum, count);
+		for (int t = 0; t < n / 2; t++) {
+			struct means a = m[2 * t], b = m[2 * t + 1];
+
+			m[t] = (struct means){ half_of(a.own, b.own),
+					       half_of(a.sibling, b.sibling) };
+			if (both_of(a) != both_of(b))
+				m[t] = both_of(a) ? a : b;
+		}
+		n /= 2;
+	}
 }
 
 static __u32 judge(int i, int k)
@@ -139,14 +204,14 @@ static void check_pairs(void)
 	for (__u32 n = 0; n < 24; n++) {
 		__u32 id = 16 * (1 + n % 8);
 
-		records[0].newest += MPCC_JUDGE_EVERY;
+		records[0].newest += 2 * MPCC_TURN_OF_EACH;
 		judge_bottleneck(&records[0], &records[1], id);
 		indices |= 1 << pair_index(&records[0], id);
 	}
 	require(indices == 0xff, "pairs %x", indices);
 	for (__u32 n = 0; n < 8; n++)
 		require(records[0].pairs[pair_index(&records[0], 16 * (1 + n))].judged_at ==
-				(17 + n) * MPCC_JUDGE_EVERY,
+				(17 + n) * 2 * MPCC_TURN_OF_EACH,
 			"id %u lost its pair", 16 * (1 + n));
 	oldest = pair_index(&records[0], 16);
 	require(pair_index(&records[0], 1000) == oldest, "%u gives way, want %u",
@@ -168,30 +233,62 @@ static void check_oldest(void)
 	}
 }
 
-static void require_pace(const struct mpcc_pair *p, __u32 want, const char *when)
+/*
+ * In a connection of so many subflows, so many judged by this one: a sibling is judged at every turn until four verdicts in a
+ * row have changed nothing, and one more for each lag, then at every fourth. A turn is 6 intervals for each subflow.
+ */
+static void check_pace_of(__u32 subflows, __u32 siblings, __u32 lags)
 {
-	struct mpcc_delays own = { .siblings = 2 };
-
-	require(judge_every(&own, p) == want, "%s: every %u intervals, want %u", when,
-		judge_every(&own, p), want);
-}
-
-/* One of two siblings is judged at every turn until four verdicts in a row have changed nothing, then at every fourth. */
-static void check_pace(void)
-{
+	struct mpcc_delays own = { .siblings = siblings, .subflows = subflows };
+	__u32 turn = subflows > 2 ? 6 * subflows : 12;
 	struct mpcc_pair p = {};
 
 	set_verdict(&p, MPCC_SHARED);
-	for (int i = 0; i < 4; i++) {
-		require_pace(&p, 12, "before");
-		set_verdict(&p, MPCC_SHARED);
-	}
-	for (int i = 0; i < 100000; i++) {
-		require_pace(&p, 96, "steady");
+	for (__u32 i = 0; i < 100000; i++) {
+		__u32 want = i < 4 + lags ? turn : turn * 4 * (siblings ? siblings : 1);
+
+		require(judge_every(&own, &p, lags) == want,
+			"%u subflows, %u siblings, %u lags: verdict %u after %u intervals, want %u",
+			subflows, siblings, lags, i, judge_every(&own, &p, lags), want);
 		set_verdict(&p, MPCC_SHARED);
 	}
 	set_verdict(&p, MPCC_UNDECIDED);
-	require_pace(&p, 12, "after a change");
+	require(judge_every(&own, &p, lags) == turn, "after a change: %u intervals, want %u",
+		judge_every(&own, &p, lags), turn);
+}
+
+static void check_pace(void)
+{
+	check_pace_of(0, 0, 0);
+	check_pace_of(2, 1, 0);
+	check_pace_of(3, 2, 24);
+	check_pace_of(8, 7, 3);
+}
+
+/* Records of all lengths, with many gaps, with few and with none. */
+static void check_compared(void)
+{
+	__u64 seed = 1;
+
+	for (int n = 0; n < 2000; n++) {
+		__u32 gap = n % 4, size = 1 + random_of(&seed, 65535);
+
+		start();
+		for (int i = 0; i < 2; i++) {
+			struct mpcc_delays *d = &records[i];
+
+			d->first = 1000 + random_of(&seed, 30);
+			d->newest = d->first + random_of(&seed, 400);
+			for (__u64 at = d->first; at <= d->newest; at++)
+				d->rtt[at % MPCC_INTERVALS] = gap && !random_of(&seed, gap * gap) ?
+								      0 :
+								      1 + random_of(&seed, size);
+		}
+		for (__s32 lag = -24; lag <= 24; lag += 8) {
+			compare_delays(&records[0], &records[1], lag);
+			check_sums(0, 1, lag);
+		}
+	}
 }
 
 int LLVMFuzzerInitialize(int *argc, char ***argv)
@@ -202,6 +299,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 		      { 0, 0, 1 }, { 0, 0, 4 },	    { 40, 1000, 4 }, { 40, 5000, 4 } };
 
 	check_oldest();
+	check_compared();
 	check_pairs();
 	check_pace();
 	for (__u64 seed = 1; seed <= 5; seed++)
@@ -248,6 +346,8 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
 		require(compare_delays(&records[i], &records[k], lag) ==
 				compare_delays(&records[k], &records[i], -lag),
 			"subflows %d, %d, lag %d", i, k, lag);
+		compare_delays(&records[i], &records[k], lag);
+		check_sums(i, k, lag);
 	}
 	return 0;
 }

@@ -250,6 +250,20 @@ static void require_counting(__u32 n)
 	require(v.counting == n, "%u count, want %u", v.counting, n);
 }
 
+/* A backup beside usable subflows does not count, whether it is coupled with any of them or with none. */
+static void require_apart_backup(void)
+{
+	struct cc_view v;
+
+	connection.contexts[0].backup = 1;
+	for (int together = 0; together <= MPCC_ALL_TOGETHER; together += MPCC_ALL_TOGETHER) {
+		flow_of(&connection.subflows[0])->together = together;
+		look(&v, &connection.subflows[0]);
+		require(!v.coupled, "together %x: the backup counts", together);
+	}
+	connection.contexts[0].backup = 0;
+}
+
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
 	static struct mptcp_subflow_context elsewhere;
@@ -257,6 +271,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	struct mpcc_flow untouched = { .last_max = 7 };
 
 	start();
+	require_apart_backup();
 	require_counting(9);
 	connection.subflows[8].inet_conn.icsk_ulp_data = &elsewhere;
 	require_counting(8);

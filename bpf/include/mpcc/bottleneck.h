@@ -47,8 +47,9 @@
 #define MPCC_SCALES 6
 /* A scale with fewer second differences is not heard. */
 #define MPCC_FEWEST_CHANGES 4
-/* Larger than any second difference. */
-#define MPCC_ANY_CHANGE (1LL << 32)
+/* Larger than any second difference; and that of two in one number. */
+#define MPCC_ANY_CHANGE (1LL << 24)
+#define MPCC_ABOVE_0 ((__u64)MPCC_ANY_CHANGE << 32 | MPCC_ANY_CHANGE)
 /* A record keeps RTTs in units of 2^5 us. */
 #define MPCC_DELAY_SHIFT 5
 #define MPCC_LONGEST_DELAY_US ((1 << 21) - (2 << MPCC_DELAY_SHIFT))
@@ -59,10 +60,12 @@
 /* Lags of up to 24 intervals: 393 ms. */
 #define MPCC_MOST_LAG 24
 /*
- * A subflow compares its delays with those of one sibling every 12 intervals (197 ms), whatever the number of siblings: the
- * siblings take turns. After four equal verdicts in a row on a sibling the subflow skips three of four turns of that sibling.
+ * A subflow compares its delays with those of one sibling at a time, and the siblings take turns. The turns of a subflow are
+ * 6 intervals (98 ms) apart for each subflow of the connection, and at least 12: a connection makes some ten comparisons a
+ * second at most, of however many subflows. After MPCC_STEADY verdicts in a row that changed nothing, and one for each lag to
+ * be tried, the subflow skips three of four turns of that sibling.
  */
-#define MPCC_JUDGE_EVERY 12
+#define MPCC_TURN_OF_EACH 6
 #define MPCC_STEADY 4
 #define MPCC_STEADY_TURNS 4
 /*
@@ -95,23 +98,21 @@ struct mpcc_pair {
 	__s16 lag; /* intervals by which the sibling sees a delay later, as far as known */
 	__s16 probe; /* the other lag that was tried last */
 	__u16 verdict; /* enum mpcc_bottleneck */
-	__u16 steady; /* verdicts in a row that were the verdict before, counted up to MPCC_STEADY */
-};
-
-/* Two subflows' mean RTTs over the same time, in eighths of a record's unit; 0 = no samples. */
-struct mpcc_means {
-	__u32 own;
-	__u32 sibling;
+	__u16 steady; /* verdicts in a row that were the verdict before, counted up to MPCC_STEADY + MPCC_MOST_LAG */
 };
 
 /* Sums over two records at one scale, while they are compared. */
 struct mpcc_scale {
 	__u64 power; /* sum of x^2 + y^2 */
 	__u64 difference; /* sum of (x - y)^2 */
-	__u32 sum; /* of |x| + |y| */
-	__u32 count;
-	struct mpcc_means before; /* the last ones added, */
-	struct mpcc_means earlier; /* and those before them */
+	__u64 sum; /* of |x| + |y| */
+	__u64 count;
+};
+
+/* The last means that were added at a scale, and those before them; 0 = one of the two subflows lacked samples. */
+struct mpcc_row {
+	__u64 before;
+	__u64 earlier;
 };
 
 /* A subflow's record. Siblings read it while its own socket writes: a torn interval is a bit of noise. */
@@ -119,15 +120,21 @@ struct mpcc_delays {
 	__u64 first; /* the first interval noted; 0 = none */
 	__u64 newest; /* the last interval noted; 0 = none */
 	__u32 base_rtt_us; /* smallest RTT seen */
-	__u32 siblings; /* whose turns the subflow keeps: those with a higher subflow_id when it last judged one */
+	/* When it last judged one: */
+	__u16 siblings; /* whose turns the subflow keeps, those with a higher subflow_id */
+	__u16 subflows; /* of the connection under this algorithm, itself too */
 	struct mpcc_pair pairs[MPCC_SIBLINGS];
-	struct mpcc_scale scales[MPCC_SCALES]; /* scratch of compare_delays() */
+	/* Scratch of compare_delays(): the sums, and both subflows' means at the scale that comes next, newest first. */
+	struct mpcc_scale scales[MPCC_SCALES];
+	struct mpcc_row row;
+	__u64 means[MPCC_INTERVALS / 2];
 	/* The mean of interval i at i % MPCC_INTERVALS, + 1; 0 = no samples. */
 	__u16 rtt[MPCC_INTERVALS];
 };
 
 _Static_assert(sizeof(struct mpcc_delay_sum) == 8, "every socket has one");
-_Static_assert(sizeof(struct mpcc_delays) <= 1024, "every subflow has one");
+/* With what a hash map adds it fits an allocation of 2048 bytes, as which the kernel rounds it up. */
+_Static_assert(sizeof(struct mpcc_delays) <= 1984, "every subflow has one");
 
 /* For each ACK with a sample, before add_delay(): if so, note_delays() and begin_delays() come first. */
 static __always_inline bool delay_interval_ends(const struct mpcc_delay_sum *s, __u64 now_us)
@@ -177,22 +184,6 @@ MPCC_GLOBAL int note_delays(struct mpcc_delays *d nonnull, const struct mpcc_del
 	return 0;
 }
 
-static __always_inline __u64 pack_means(__u32 own, __u32 sibling)
-{
-	return (__u64)own << 32 | sibling;
-}
-
-static __always_inline struct mpcc_means unpack_means(__u64 packed)
-{
-	return (struct mpcc_means){ packed >> 32, (__u32)packed };
-}
-
-/* 0 = no samples */
-static __always_inline __u32 mean_rtt_at(const struct mpcc_delays *d, __s64 interval)
-{
-	return d->rtt[(__u64)interval % MPCC_INTERVALS] * 8;
-}
-
 /* The oldest interval that a record has. */
 static __always_inline __s64 oldest_interval(const struct mpcc_delays *d)
 {
@@ -201,12 +192,7 @@ static __always_inline __s64 oldest_interval(const struct mpcc_delays *d)
 	return first > kept ? first : kept;
 }
 
-static __always_inline __s64 second_difference(__u32 now, __u32 before, __u32 earlier)
-{
-	return (__s64)now - before - before + earlier;
-}
-
-static __always_inline __u32 magnitude(__s64 v)
+static __always_inline __u64 magnitude(__s64 v)
 {
 	return v < 0 ? -v : v;
 }
@@ -216,74 +202,129 @@ static __always_inline __s64 within(__s64 v, __s64 bound)
 	return v > bound ? bound : v < -bound ? -bound : v;
 }
 
+/*
+ * Two subflows' mean RTTs over the same time, in eighths of a record's unit, the sibling's in the lower half of one number,
+ * so that one addition or subtraction is of both. 0 = no samples.
+ */
+static __always_inline __u64 means_of(const struct mpcc_delays *own,
+				      const struct mpcc_delays *sibling, __s64 interval, __s32 lag)
+{
+	return (__u64)own->rtt[(__u64)interval % MPCC_INTERVALS] << (32 + 3) |
+	       (__u64)sibling->rtt[(__u64)(interval + lag) % MPCC_INTERVALS] << 3;
+}
+
+static __always_inline bool both_sampled(__u64 means)
+{
+	return means >> 32 && (__u32)means;
+}
+
 /* The mean of two halves, of which one may have no samples. */
-static __always_inline __u32 mean_of(__u32 a, __u32 b)
+static __always_inline __u64 mean_of(__u64 a, __u64 b)
 {
 	return a && b ? (a + b) / 2 : a + b;
 }
 
-/* Adds what comes next at a scale; gives what that and the held half make at the next one, packed. */
-MPCC_GLOBAL __u64 add_means(struct mpcc_delays *d nonnull, __u32 scale, __u64 packed)
+/*
+ * The means of a time twice as long. Trains of packets may take turns. A half in which both have samples is better than
+ * one in which they do not; if neither is, the two together may be.
+ */
+static __always_inline __u64 join_means(__u64 a, __u64 b)
 {
-	struct mpcc_means m = unpack_means(packed), before, earlier, held;
-	bool both = m.own && m.sibling, both_held;
-	struct mpcc_scale *s;
+	bool both_a = both_sampled(a), both_b = both_sampled(b);
 
-	if (scale >= MPCC_SCALES)
-		return 0;
-	s = &d->scales[scale];
-	before = s->before;
-	earlier = s->earlier;
-	held = s->before;
-	if (both && before.own && before.sibling && earlier.own && earlier.sibling) {
+	if (both_a && both_b)
+		return (a + b) >> 1 & ~(1ULL << 31);
+	if (both_a || both_b)
+		return both_a ? a : b;
+	return mean_of(a >> 32, b >> 32) << 32 | mean_of((__u32)a, (__u32)b);
+}
+
+/* Adds what comes next at a scale. */
+static __always_inline void add_means(struct mpcc_scale *s, struct mpcc_row *r, __u64 means)
+{
+	bool both = both_sampled(means);
+
+	if (both && r->before && r->earlier) {
 		__s64 most = s->count >= MPCC_FEWEST_CHANGES ? s->sum / s->count : MPCC_ANY_CHANGE;
-		__s64 x = second_difference(m.own, before.own, earlier.own);
-		__s64 y = second_difference(m.sibling, before.sibling, earlier.sibling);
+		/* Of both at once, each above 0. */
+		__u64 changes = means + MPCC_ABOVE_0 + r->earlier - 2 * r->before;
+		__s64 x = within((__s64)(changes >> 32) - MPCC_ANY_CHANGE, most);
+		__s64 y = within((__s64)(__u32)changes - MPCC_ANY_CHANGE, most);
 
-		x = within(x, most);
-		y = within(y, most);
 		s->power += x * x + y * y;
 		s->difference += (x - y) * (x - y);
 		s->sum += magnitude(x) + magnitude(y);
 		s->count++;
 	}
-	s->earlier = before;
-	s->before = m;
-
-	/* Trains of packets may take turns. A half in which both have samples is better than one in which they
-	 * do not; if neither is, the two together may be. */
-	both_held = held.own && held.sibling;
-	if (both && !both_held)
-		return packed;
-	if (both_held && !both)
-		return pack_means(held.own, held.sibling);
-	return pack_means(mean_of(m.own, held.own), mean_of(m.sibling, held.sibling));
+	r->earlier = r->before;
+	r->before = both ? means : 0;
 }
 
-/* Adds up both records, the sibling's later by the lag, over the intervals that both have. */
-static __always_inline void sum_scales(struct mpcc_delays *own, const struct mpcc_delays *sibling,
-				       __s32 lag)
+/*
+ * Adds the next two at a scale, and returns what they make at the next scale. The verifier checks this once, and not for
+ * each of all intervals.
+ */
+MPCC_GLOBAL __u64 add_two_means(struct mpcc_delays *d nonnull, __u32 scale, __u64 a, __u64 b)
+{
+	struct mpcc_row row = d->row;
+	struct mpcc_scale s;
+
+	if (scale >= MPCC_SCALES)
+		return 0;
+	s = d->scales[scale];
+	add_means(&s, &row, a);
+	add_means(&s, &row, b);
+	d->scales[scale] = s;
+	d->row = row;
+	return join_means(a, b);
+}
+
+/*
+ * Adds up both records at the finest scale, the sibling's later by the lag, over the intervals that both have. Leaves the
+ * means of the next scale, and returns how many.
+ */
+MPCC_GLOBAL __u32 add_finest(struct mpcc_delays *own nonnull,
+			     const struct mpcc_delays *sibling nonnull, __s32 lag)
 {
 	__s64 end = own->newest, end_of_sibling = (__s64)sibling->newest - lag;
 	__s64 begin = oldest_interval(own), begin_of_sibling = oldest_interval(sibling) - lag;
+	__s64 count;
 
 	if (end > end_of_sibling)
 		end = end_of_sibling;
 	if (begin < begin_of_sibling)
 		begin = begin_of_sibling;
-	for (__u32 i = 0; i < MPCC_INTERVALS; i++) {
-		__u64 means;
+	count = end - begin + 1;
+	own->row = (struct mpcc_row){};
+	for (__u32 i = 0; i < MPCC_INTERVALS / 2; i++) {
+		__s64 left = count - 2 * i;
+		__u64 a, b = 0;
 
-		if (end - i < begin)
+		if (left <= 0)
 			break;
-		means = pack_means(mean_rtt_at(own, end - i), mean_rtt_at(sibling, end - i + lag));
-		for (__u32 j = 0; j < MPCC_SCALES; j++) {
-			means = add_means(own, j, means);
-			/* The first of two halves waits for the other. */
-			if (!(i >> j & 1))
-				break;
-		}
+		a = means_of(own, sibling, end - 2 * i, lag);
+		if (left > 1)
+			b = means_of(own, sibling, end - 2 * i - 1, lag);
+		own->means[i] = add_two_means(own, 0, a, b);
 	}
+	return count > 0 ? count / 2 : 0;
+}
+
+/* The same from the means of a scale, of which there are so many. */
+MPCC_GLOBAL __u32 add_coarser(struct mpcc_delays *own nonnull, __u32 scale, __u32 count)
+{
+	own->row = (struct mpcc_row){};
+	for (__u32 i = 0; i < MPCC_INTERVALS / 4; i++) {
+		__u64 a, b = 0;
+
+		if (2 * i >= count)
+			break;
+		a = own->means[2 * i];
+		if (2 * i + 1 < count)
+			b = own->means[2 * i + 1];
+		own->means[i] = add_two_means(own, scale, a, b);
+	}
+	return count / 2;
 }
 
 /* The evidence that the two share a queue which the sibling sees so many intervals later; < 0: against it. */
@@ -292,9 +333,12 @@ MPCC_GLOBAL __s32 compare_delays(struct mpcc_delays *own nonnull,
 {
 	__u64 noise = 0;
 	__s32 evidence = 0;
+	__u32 means;
 
 	__builtin_memset(own->scales, 0, sizeof(own->scales));
-	sum_scales(own, sibling, lag);
+	means = add_finest(own, sibling, lag);
+	for (__u32 j = 1; j < MPCC_SCALES; j++)
+		means = add_coarser(own, j, means);
 	for (__u32 j = 0; j < MPCC_SCALES; j++) {
 		const struct mpcc_scale *s = &own->scales[j];
 		__s32 changes, alike, expected, found;
@@ -308,7 +352,7 @@ MPCC_GLOBAL __s32 compare_delays(struct mpcc_delays *own nonnull,
 		power = s->power / s->count << j;
 		alike = 256 - (__s32)((s->difference << 8) / s->power);
 		/* A few large changes among many small ones count as a few. */
-		changes = (__u64)s->sum * s->sum / (2 * s->power);
+		changes = s->sum * s->sum / (2 * s->power);
 		if (!noise) {
 			noise = power;
 			if (alike > 128)
@@ -364,19 +408,28 @@ MPCC_GLOBAL __u32 pair_index(const struct mpcc_delays *own nonnull, __u32 siblin
 	return index;
 }
 
-/* The least number of intervals between two comparisons with the sibling of a pair. */
-static __always_inline __u32 judge_every(const struct mpcc_delays *own, const struct mpcc_pair *p)
+/* Intervals from one turn of a subflow to its next. */
+static __always_inline __u32 turn_length(const struct mpcc_delays *own)
 {
-	if (p->steady < MPCC_STEADY)
-		return MPCC_JUDGE_EVERY;
-	return MPCC_JUDGE_EVERY * MPCC_STEADY_TURNS * (own->siblings ?: 1);
+	__u32 subflows = own->subflows;
+
+	return MPCC_TURN_OF_EACH * (subflows > 2 ? subflows : 2);
+}
+
+/* The least number of intervals between two comparisons with the sibling of a pair, for which there are so many lags. */
+static __always_inline __u32 judge_every(const struct mpcc_delays *own, const struct mpcc_pair *p,
+					 __u32 lags)
+{
+	if (p->steady < MPCC_STEADY + lags)
+		return turn_length(own);
+	return turn_length(own) * MPCC_STEADY_TURNS * (own->siblings ?: 1);
 }
 
 static __always_inline void set_verdict(struct mpcc_pair *p, __u16 verdict)
 {
 	if (verdict != p->verdict)
 		p->steady = 0;
-	else if (p->steady < MPCC_STEADY)
+	else if (p->steady < MPCC_STEADY + MPCC_MOST_LAG)
 		p->steady++;
 	p->verdict = verdict;
 }
@@ -406,9 +459,9 @@ MPCC_GLOBAL __u32 judge_bottleneck(struct mpcc_delays *own nonnull,
 		__builtin_memset(p, 0, sizeof(*p));
 		p->sibling = sibling_id;
 		p->probe = longest - 1;
-		passed = MPCC_JUDGE_EVERY;
+		passed = turn_length(own);
 	}
-	if (passed < judge_every(own, p))
+	if (passed < judge_every(own, p, high - low))
 		return p->verdict;
 	if (passed > MPCC_INTERVALS / 4)
 		passed = MPCC_INTERVALS / 4;

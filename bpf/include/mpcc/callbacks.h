@@ -34,10 +34,13 @@ static __always_inline void control_init(struct sock *sk)
 
 static __always_inline void control_ack(struct sock *sk, __u32 ack, __u32 acked)
 {
-	watch_delay(sk);
-	watch_queue(&flow_of(tcp_sk(sk))->queue, tcp_sk(sk));
+	struct tcp_sock *tp = tcp_sk(sk);
+	__u32 rtt_us = newest_rtt(tp);
+
+	watch_delay(sk, rtt_us);
+	watch_queue(&flow_of(tp)->queue, tp, rtt_us);
 	if (cc_hooks.on_ack)
-		cc_hooks.on_ack(state_of(tcp_sk(sk)), tcp_sk(sk));
+		cc_hooks.on_ack(state_of(tp), tp);
 	if (cc_hooks.grow)
 		cc_hooks.grow(sk, ack, acked);
 	else

@@ -92,14 +92,15 @@ static __always_inline __u32 delay_of_round(const struct mpcc_queue *q, const st
 	return d > 0 ? d : 0;
 }
 
-/* At an ACK: takes its RTT sample down. Where that ends a round, it measures the queue. */
-static __always_inline void watch_queue(struct mpcc_queue *q, const struct tcp_sock *tp)
+/* At an ACK: takes its RTT sample down; 0 = none. Where that ends a round, it measures the queue. */
+static __always_inline void watch_queue(struct mpcc_queue *q, const struct tcp_sock *tp,
+					__u32 rtt_us)
 {
 	__s32 now = tp->tcp_mstamp >> MPCC_COARSE_SHIFT & QUEUE_TIME_MASK;
 	__u32 lasts = tp->srtt_us >> (3 + MPCC_COARSE_SHIFT);
-	__u32 rtt = queue_units(tp->rack.rtt_us);
+	__u32 rtt = queue_units(rtt_us);
 
-	if (response != RESPONSE_QUEUE || !tp->rack.rtt_us || in_loss(tp))
+	if (response != RESPONSE_QUEUE || !rtt_us)
 		return;
 	if (rtt > q->peak)
 		q->peak = rtt;

@@ -136,12 +136,13 @@ static __always_inline __u32 is_shared(struct mpcc_delays *own, const struct mpc
 }
 
 /*
- * Counts the times at which a subflow judges a sibling. The subflow's id spreads the subflows of the host over
- * MPCC_JUDGE_EVERY intervals; otherwise all would judge in the same interval.
+ * Counts the turns of a subflow. The subflow's id spreads those of the host over all intervals; otherwise all would judge in
+ * the same interval.
  */
-static __always_inline __u64 times_to_judge(const struct mpcc_flow *flow, __u64 newest)
+static __always_inline __u64 turns_until(const struct mpcc_flow *flow,
+					 const struct mpcc_delays *own, __u64 newest)
 {
-	return (newest + flow->id) / MPCC_JUDGE_EVERY;
+	return (newest + flow->id) / turn_length(own);
 }
 
 /* The lowest place whose bit is not set. */
@@ -166,7 +167,7 @@ static __noinline int judge_siblings(struct sock *sk)
 	struct mpcc_delays *own = delays_of(self);
 	const struct mptcp_subflow_context *own_ctx = subflow_of(self);
 	const struct mptcp_sock *conn = connection_of(own_ctx);
-	__u32 together, judged, taken, earlier, shared, turn = 0;
+	__u32 together, judged, alike, taken, earlier, shared, turn = 0;
 	struct mpcc_sibling s = { .self = self };
 	const struct list_head *next;
 	bool first = !flow->place;
@@ -174,9 +175,9 @@ static __noinline int judge_siblings(struct sock *sk)
 	if (!conn)
 		return 0;
 	/* Numbers that the verifier does not know, or it would follow every way in which siblings may be judged. */
-	together = judged = taken = earlier = mpcc_unknown_zero(flow->id);
+	together = judged = alike = taken = earlier = mpcc_unknown_zero(flow->id);
 	if (own && own->siblings)
-		turn = times_to_judge(flow, own->newest) % own->siblings;
+		turn = turns_until(flow, own, own->newest) % own->siblings;
 	next = conn->conn_list.next;
 	for (int i = 0; i < MPCC_MAX_SUBFLOWS; i++) {
 		s.ctx = subflow_at(conn, next);
@@ -185,6 +186,7 @@ static __noinline int judge_siblings(struct sock *sk)
 		next = s.ctx->node.next;
 		if (!meet_sibling(&s))
 			continue;
+		alike += s.id != 0;
 		if (s.judged_here) {
 			shared = is_shared(own, &s, judged++ == turn);
 		} else {
@@ -194,8 +196,10 @@ static __noinline int judge_siblings(struct sock *sk)
 		taken |= 1 << (s.place & 15);
 		together |= shared << (s.bit & 15);
 	}
-	if (own)
+	if (own) {
 		own->siblings = judged;
+		own->subflows = alike + 1;
+	}
 	flow->together = together;
 	if (first || earlier >> flow->place & 1)
 		flow->place = free_place(taken);
@@ -222,11 +226,11 @@ static __noinline bool end_interval(struct sock *sk)
 		note_delays(own, &delays, tp->tcp_mstamp, min_rtt_of(tp));
 	}
 	return !own || !flow->place ||
-	       times_to_judge(flow, own->newest) != times_to_judge(flow, newest);
+	       turns_until(flow, own, own->newest) != turns_until(flow, own, newest);
 }
 
-/* Takes the newest RTT sample down. */
-static __always_inline void watch_delay(struct sock *sk)
+/* Takes an RTT sample down; 0 = none. */
+static __always_inline void watch_delay(struct sock *sk, __u32 rtt_us)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 	struct mpcc_flow *flow = flow_of(tp);
@@ -235,8 +239,8 @@ static __always_inline void watch_delay(struct sock *sk)
 		return;
 	if (delay_interval_ends(&flow->delays, tp->tcp_mstamp) && end_interval(sk))
 		judge_siblings(sk);
-	if (!in_loss(tp))
-		add_delay(&flow->delays, tp->rack.rtt_us);
+	if (rtt_us)
+		add_delay(&flow->delays, rtt_us);
 }
 
 #endif

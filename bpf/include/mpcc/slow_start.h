@@ -100,10 +100,10 @@ static __always_inline bool sees_delay(struct mpcc_flow *flow, __u32 rtt_us, __u
 static __always_inline void watch_slow_start(struct sock *sk, struct mpcc_flow *flow)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
-	__u32 rtt_us = tp->rack.rtt_us, base_us;
+	__u32 rtt_us = newest_rtt(tp), base_us;
 	bool train, delay;
 
-	if (slow_start == SLOW_START_STANDARD || flow->started || !rtt_us || in_loss(tp))
+	if (slow_start == SLOW_START_STANDARD || flow->started || !rtt_us)
 		return;
 	if (!flow->in_round)
 		flow->round.base_rtt_us = ~0U;

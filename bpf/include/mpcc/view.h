@@ -46,13 +46,19 @@ static __always_inline __u32 min_rtt_of(const struct tcp_sock *tp)
 	return tp->rtt_min.s[0].v != ~0U ? tp->rtt_min.s[0].v : 0;
 }
 
-/*
- * Whether the socket recovers from a timeout. The newest RTT sample (rack.rtt_us) may then be of a retransmitted segment,
- * and measure neither transmission. In fast recovery it may too, but the kernel does not call cong_avoid there.
- */
+/* Whether the socket recovers from a timeout. */
 static __always_inline bool in_loss(const struct tcp_sock *tp)
 {
 	return mpcc_bits(&tp->inet_conn, icsk_ca_state) == TCP_CA_Loss;
+}
+
+/*
+ * At an ACK: the newest RTT sample; 0 = none. After a timeout a sample may be of a retransmitted segment, and measure neither
+ * transmission. In fast recovery it may too, but the kernel does not call cong_avoid there.
+ */
+static __always_inline __u32 newest_rtt(const struct tcp_sock *tp)
+{
+	return in_loss(tp) ? 0 : tp->rack.rtt_us;
 }
 
 /* A backup by the peer's wish or by our own, as for the kernel's scheduler. */
@@ -165,7 +171,7 @@ struct cc_view {
 	__u64 sums[CC_SUM_BYTES / 8]; /* a struct cc_sum over the subflows of one group */
 	const struct tcp_sock *socket; /* whose view it is */
 	const struct mptcp_subflow_context *sibling; /* which add_sibling() is to read */
-	__u32 counting; /* the connection's subflows that count, of whatever group */
+	__u32 counting; /* the connection's subflows that count, as far as looked at, of whatever group */
 	__u32 grouped; /* those of the group */
 	__u32 coupled; /* the own subflow is one of them */
 };
@@ -239,6 +245,9 @@ MPCC_GLOBAL int fill_view(struct cc_view *v nonnull, __u64 group)
 	if (own)
 		read_subflow(&v->self, own);
 	read_private(&v->self, tp, state_of(tp));
+	/* Where no sibling is of the group, the siblings only tell whether a backup counts. */
+	if (group != MPCC_ANY_GROUP && !flow_of(tp)->together && !v->self.backup)
+		conn = NULL;
 
 	for (__u32 backups = 0; backups < 2 && !v->counting; backups++) {
 		v->coupled = count_path(v, &v->self, backups, group);

@@ -9,7 +9,10 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
+
+	"github.com/cilium/ebpf/btf"
 
 	"github.com/mpcc/mpcc/bpf/catalog"
 	"github.com/mpcc/mpcc/loader"
@@ -165,6 +168,45 @@ func TestWindowInTime(t *testing.T) {
 		}
 		if states[0].Cwnd < 22 || states[1].Cwnd < 40 {
 			t.Errorf("%s: the windows are %d and %d: they have hardly grown", name, states[0].Cwnd, states[1].Cwnd)
+		}
+	}
+}
+
+// A subflow's record of delays says how many siblings it judges, of how many subflows.
+func TestRecordCountsSubflows(t *testing.T) {
+	sim := newSimulation(t, "lia", nil, false)
+	list, _ := connect(t, sim, slices.Repeat([]reference.Subflow{{Cwnd: 20, SRTT: 50000, BaseRTT: 40000}}, 8))
+	for range 100 {
+		sim.now += 20e6
+		for _, s := range list {
+			s.CongAvoid(0, 1)
+		}
+	}
+	records, err := sim.m.Map("mpcc_bottlenecks")
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec, err := specOf(catalog.CC, "lia", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var record *btf.Struct
+	if err := spec.Types.TypeByName("mpcc_delays", &record); err != nil {
+		t.Fatal(err)
+	}
+	for id := range uint64(8) {
+		value := records.Lookup(binary.LittleEndian.AppendUint64(nil, 1+id))
+		want := map[string]uint16{"siblings": uint16(7 - id), "subflows": 8}
+		for _, m := range record.Members {
+			if n, ok := want[m.Name]; ok {
+				if got := binary.LittleEndian.Uint16(value[m.Offset.Bytes():]); got != n {
+					t.Errorf("subflow %d: %d %s, want %d", 1+id, got, m.Name, n)
+				}
+				delete(want, m.Name)
+			}
+		}
+		if len(want) > 0 {
+			t.Errorf("a record lacks %v", want)
 		}
 	}
 }
