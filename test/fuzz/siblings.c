@@ -94,7 +94,8 @@ static void check(void)
 
 			if (k == i || !(linked & 1 << k))
 				continue;
-			read_sibling(&p, &connection.subflows[i], &connection.contexts[k]);
+			read_sibling(&p, &connection.subflows[i], &connection.subflows[k],
+				     &connection.contexts[k]);
 			require(!p.group == same_path_of(i, k), "subflows %u, %u: group %u", i, k,
 				p.group);
 		}

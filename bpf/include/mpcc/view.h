@@ -139,17 +139,23 @@ static __always_inline __u32 bit_of(const struct tcp_sock *self, const struct tc
 	return is_alike(self, tp) ? flow_of(tp)->place : MPCC_OTHERS_BITS + (ctx->subflow_id & 1);
 }
 
+/* The group of a sibling, as seen from self. */
+static __always_inline __u32 group_of(const struct tcp_sock *self, const struct tcp_sock *tp,
+				      const struct mptcp_subflow_context *ctx)
+{
+	return !(flow_of(self)->together >> bit_of(self, tp, ctx) & 1);
+}
+
 /* A sibling that is gone reads as a path that does not count. */
 static __always_inline void read_sibling(struct mpcc_path *p, const struct tcp_sock *self,
+					 const struct tcp_sock *tp,
 					 const struct mptcp_subflow_context *ctx)
 {
-	const struct tcp_sock *tp = bpf_rdonly_cast(ctx->tcp_sock, mpcc_type_id(struct tcp_sock));
-
 	read_socket(p, tp);
 	read_subflow(p, ctx);
 	if (is_alike(self, tp))
 		read_private(p, tp, state_of(self));
-	p->group = !(flow_of(self)->together >> bit_of(self, tp, ctx) & 1);
+	p->group = group_of(self, tp, ctx);
 	if (!is_socket_of(tp, ctx))
 		p->closing = 1;
 }
@@ -200,16 +206,21 @@ static __always_inline bool count_path(struct cc_view *v, const struct mpcc_path
 }
 
 /*
- * Reads v->sibling and counts it. The verifier checks this once, instead of for each of nine subflows, and lets it
- * have sockets only as numbers.
+ * Reads v->sibling and counts it. A sibling of another group only tells whether a backup counts. The verifier checks this
+ * once, instead of for each of nine subflows, and lets it have sockets only as numbers.
  */
 MPCC_GLOBAL int add_sibling(struct cc_view *v nonnull, __u32 backups, __u64 group)
 {
-	const struct tcp_sock *self = bpf_rdonly_cast(v->socket, mpcc_type_id(struct tcp_sock));
+	const struct tcp_sock *self = bpf_rdonly_cast(v->socket, mpcc_type_id(struct tcp_sock)),
+			      *tp;
+	const struct mptcp_subflow_context *ctx;
 	struct mpcc_path p = {};
 
-	read_sibling(&p, self,
-		     bpf_rdonly_cast(v->sibling, mpcc_type_id(struct mptcp_subflow_context)));
+	ctx = bpf_rdonly_cast(v->sibling, mpcc_type_id(struct mptcp_subflow_context));
+	tp = bpf_rdonly_cast(ctx->tcp_sock, mpcc_type_id(struct tcp_sock));
+	if (group != MPCC_ANY_GROUP && !v->self.backup && group_of(self, tp, ctx) != group)
+		return 0;
+	read_sibling(&p, self, tp, ctx);
 	count_path(v, &p, backups, group);
 	return 0;
 }
@@ -245,10 +256,6 @@ MPCC_GLOBAL int fill_view(struct cc_view *v nonnull, __u64 group)
 	if (own)
 		read_subflow(&v->self, own);
 	read_private(&v->self, tp, state_of(tp));
-	/* Where no sibling is of the group, the siblings only tell whether a backup counts. */
-	if (group != MPCC_ANY_GROUP && !flow_of(tp)->together && !v->self.backup)
-		conn = NULL;
-
 	for (__u32 backups = 0; backups < 2 && !v->counting; backups++) {
 		v->coupled = count_path(v, &v->self, backups, group);
 		if (conn)
