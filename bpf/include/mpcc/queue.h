@@ -98,7 +98,7 @@ static __always_inline void watch_queue(struct mpcc_queue *q, const struct tcp_s
 {
 	__s32 now = tp->tcp_mstamp >> MPCC_COARSE_SHIFT & QUEUE_TIME_MASK;
 	__u32 lasts = tp->srtt_us >> (3 + MPCC_COARSE_SHIFT);
-	__u32 rtt = queue_units(rtt_us);
+	__u32 rtt = queue_units(rtt_us), since;
 
 	if (response != RESPONSE_QUEUE || !rtt_us)
 		return;
@@ -108,9 +108,10 @@ static __always_inline void watch_queue(struct mpcc_queue *q, const struct tcp_s
 		q->began = now;
 	if (!q->min_rtt || rtt < q->min_rtt)
 		q->min_rtt = rtt;
-	if (!q->lossy && q->delay && q->delay == q->longest)
-		lasts *= QUEUE_FULL_ROUND;
-	if ((__u32)((now - q->began) & QUEUE_TIME_MASK) <= lasts)
+	since = (now - q->began) & QUEUE_TIME_MASK;
+	if (since <= lasts)
+		return;
+	if (!q->lossy && q->delay && q->delay == q->longest && since <= QUEUE_FULL_ROUND * lasts)
 		return;
 	q->delay = delay_of_round(q, tp);
 	if (q->delay > q->longest)

@@ -254,11 +254,10 @@ static __always_inline void void_decision(struct mpcc_flow *flow)
 #define MPCC_CUBIC_MOST_US 31250
 
 /*
- * A decision after a look at the siblings stands for an RTT, as RFC 6356 lets LIA's alpha do, unless a loss comes first;
- * along CUBIC's curve for half an RTT once the window has moved, unless CUBIC's clock hardly ticks in an RTT. A step along
- * mpCUBIC's curve stands for a sixteenth of an RTT: stretched over n subflows the curve is n times as slow, and its clock
- * ticks every 2n ms. So the siblings, whose sockets may lie in another core's cache, are not read at every ACK; what they
- * do is noticed that much later.
+ * A decision after a look at the siblings stands for an RTT, as RFC 6356 lets LIA's alpha do, unless a loss comes first. A
+ * step along mpCUBIC's curve stands for half an RTT: stretched over n subflows the curve is n times as slow, and its clock
+ * ticks every 2n ms. So the siblings, whose sockets may lie in another core's cache, are not read at every ACK; what they do
+ * is noticed that much later.
  */
 static __always_inline bool decision_stands(const struct tcp_sock *tp, const struct mpcc_flow *flow)
 {
@@ -266,15 +265,12 @@ static __always_inline bool decision_stands(const struct tcp_sock *tp, const str
 	__u32 for_us = rtt_us, least_us = MPCC_DECISION_MIN_US;
 
 	if (subflows > 1) {
-		for_us = rtt_us / 16;
+		for_us = rtt_us / 2;
 		least_us = 2 * subflows * MPCC_CUBIC_US;
 	} else if (subflows && !flow->looked) {
 		for_us = flow->moved ? 0 : rtt_us / 4;
 		if (for_us > MPCC_CUBIC_MOST_US)
 			for_us = MPCC_CUBIC_MOST_US;
-		least_us = MPCC_CUBIC_US;
-	} else if (subflows && flow->moved && rtt_us > MPCC_CUBIC_US) {
-		for_us = rtt_us / 2;
 		least_us = MPCC_CUBIC_US;
 	}
 	if (for_us < least_us)
