@@ -8,7 +8,6 @@ import (
 	_ "embed"
 	"fmt"
 	"log"
-	"slices"
 	"strings"
 
 	"github.com/mpcc/mpcc/bpf/catalog"
@@ -195,19 +194,8 @@ func printRules(k catalog.Kind) {
 	}
 }
 
-// cost finds what a control costs behind queues.
-func (b bench) cost(name string, subflows int) (benched.Cost, bool) {
-	i := slices.IndexFunc(b.Cost, func(c benched.Cost) bool {
-		return c.Condition == benched.Queued && c.Control == name && c.Subflows == subflows
-	})
-	if i < 0 {
-		return benched.Cost{}, false
-	}
-	return b.Cost[i], true
-}
-
 func (b bench) net(name string, subflows int) string {
-	c, ok := b.cost(name, subflows)
+	c, ok := b.CostOf(name, subflows)
 	switch {
 	case !ok:
 		return " – | –"
@@ -218,7 +206,7 @@ func (b bench) net(name string, subflows int) string {
 }
 
 func (b bench) gross(name string, subflows int) string {
-	c, ok := b.cost(name, subflows)
+	c, ok := b.CostOf(name, subflows)
 	if !ok {
 		return " –"
 	}
@@ -226,12 +214,11 @@ func (b bench) gross(name string, subflows int) string {
 }
 
 func (b bench) cpu(name string) string {
-	for _, g := range b.Goodput {
-		if g.Condition == benched.Queued && g.Control == name {
-			return fmt.Sprintf(" %.2f s/GB", g.CPU.Median)
-		}
+	g, ok := b.GoodputOf(name)
+	if !ok {
+		return " –"
 	}
-	return " –"
+	return fmt.Sprintf(" %.2f s/GB", g.CPU.Median)
 }
 
 // cell keeps a bar from ending a table's cell.

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 )
 
 // The files of make bench and of make bench-instructions, from the top of a clone.
@@ -80,6 +81,26 @@ func Read(path string) (*Report, error) {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return r, nil
+}
+
+// CostOf returns what a control costs behind queues.
+func (r *Report) CostOf(control string, subflows int) (c Cost, found bool) {
+	i := slices.IndexFunc(r.Cost, func(c Cost) bool {
+		return c.Condition == Queued && c.Control == control && c.Subflows == subflows
+	})
+	if i < 0 {
+		return c, false
+	}
+	return r.Cost[i], true
+}
+
+// GoodputOf returns what a control carries behind queues.
+func (r *Report) GoodputOf(control string) (g Goodput, found bool) {
+	i := slices.IndexFunc(r.Goodput, func(g Goodput) bool { return g.Condition == Queued && g.Control == control })
+	if i < 0 {
+		return g, false
+	}
+	return r.Goodput[i], true
 }
 
 // Save writes the report into a file.

@@ -40,23 +40,23 @@ func performance(w *strings.Builder, root string) error {
 	}
 	slices.Sort(names)
 	for _, name := range names {
-		net := map[int]string{}
-		share := "–"
-		for _, c := range b.Cost {
-			if c.Control == name && c.Condition == benched.Queued {
-				net[c.Subflows] = fmt.Sprintf("%.0f ns (%.0f–%.0f)", c.Net.Median, c.Net.Low, c.Net.High)
-				if c.Subflows == 2 {
-					share = fmt.Sprintf("%.1f %%", 100*c.Net.Median*1e-9*acks)
-				}
+		fmt.Fprintf(w, "| `%s` |", name)
+		for _, subflows := range []int{1, 2, 4, 8} {
+			c, found := b.CostOf(name, subflows)
+			if !found {
+				w.WriteString(" – |")
+				continue
 			}
+			fmt.Fprintf(w, " %.0f ns (%.0f–%.0f) |", c.Net.Median, c.Net.Low, c.Net.High)
 		}
-		goodput, cpu := "–", "–"
-		for _, g := range b.Goodput {
-			if g.Control == name && g.Condition == benched.Queued {
-				goodput, cpu = fmt.Sprintf("%.3f", g.OfReno.Median), fmt.Sprintf("%.2f", g.CPU.Median)
-			}
+		share, goodput, cpu := "–", "–", "–"
+		if c, found := b.CostOf(name, 2); found {
+			share = fmt.Sprintf("%.1f %%", 100*c.Net.Median*1e-9*acks)
 		}
-		fmt.Fprintf(w, "| `%s` | %s | %s | %s | %s | %s | %s | %s |\n", name, dash(net[1]), dash(net[2]), dash(net[4]), dash(net[8]), share, goodput, cpu)
+		if g, found := b.GoodputOf(name); found {
+			goodput, cpu = fmt.Sprintf("%.3f", g.OfReno.Median), fmt.Sprintf("%.2f", g.CPU.Median)
+		}
+		fmt.Fprintf(w, " %s | %s | %s |\n", share, goodput, cpu)
 	}
 	for _, section := range []struct{ title, row, unit string }{
 		{"The exporter, with 100,000 subflows in the maps", verified.CostExporter, ""},
@@ -83,11 +83,4 @@ func (p part) measured(row string) string {
 		return "measured before commits were noted"
 	}
 	return fmt.Sprintf("measured on %s at commit %s", r.Date, r.Commit)
-}
-
-func dash(text string) string {
-	if text == "" {
-		return "–"
-	}
-	return text
 }
