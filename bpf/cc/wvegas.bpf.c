@@ -34,7 +34,9 @@
  *     queue. Without other connections qd falls by the time that these packets took at the bottleneck; a fall of less than
  *     3/4 of that time shows other connections. A subflow probes where qd is at least 2 noise_us, every 16 rounds, and
  *     every 32, 64 and 128 while the probes agree. One probe that shows other connections has the subflow compete; two in
- *     a row that show none, 4 rounds apart, have it stop. compete=never is the paper's.
+ *     a row that show none, 4 rounds apart, have it stop. A loss has the subflow compete, too, where the queue is full or
+ *     was never seen (queue.h): a queue that overflows while the subflow keeps to alpha_r packets is filled by others, or is
+ *     too short for these, and a packet more in each RTT takes twice what CUBIC gets there. compete=never is the paper's.
  */
 #define MPCC_PAPER_ALONE "own"
 #include "mpcc/cc.h"
@@ -282,6 +284,23 @@ static __always_inline void restore_window(struct cc_state *state, struct tcp_so
 	state->probed_cwnd = 0;
 }
 
+/* At a loss of a full queue, or on a path that never showed one, outside slow start: from now on the subflow competes. */
+static __always_inline void wvegas_on_loss(struct cc_state *state, struct tcp_sock *tp)
+{
+	const struct mpcc_queue *q = &state->flow.queue;
+
+	restore_window(state, tp);
+	if (compete == COMPETE_NEVER || state->flow.alone || state->competing || in_slow_start(tp))
+		return;
+	/* An ECN mark is no loss. */
+	if (!tp->prior_ssthresh || (knows_queue(q, tp) && !is_congestion(q, tp)))
+		return;
+	state->competing = 1;
+	state->doubted = 0;
+	state->doublings = 0;
+	state->rounds = PROBE_EVERY;
+}
+
 /* What probes have shown beside former siblings. */
 static __always_inline void forget_probes(struct cc_state *state)
 {
@@ -471,7 +490,7 @@ static const struct cc_hooks cc_hooks = {
 	.read_private = wvegas_read_private,
 	.follow = wvegas_follow,
 	.grow = wvegas_grow,
-	.on_loss = restore_window,
+	.on_loss = wvegas_on_loss,
 	.on_state = wvegas_on_state,
 };
 
