@@ -284,23 +284,6 @@ static __always_inline void restore_window(struct cc_state *state, struct tcp_so
 	state->probed_cwnd = 0;
 }
 
-/* At a loss of a full queue, or on a path that never showed one, outside slow start: from now on the subflow competes. */
-static __always_inline void wvegas_on_loss(struct cc_state *state, struct tcp_sock *tp)
-{
-	const struct mpcc_queue *q = &state->flow.queue;
-
-	restore_window(state, tp);
-	if (compete == COMPETE_NEVER || state->flow.alone || state->competing || in_slow_start(tp))
-		return;
-	/* An ECN mark is no loss. */
-	if (!tp->prior_ssthresh || (knows_queue(q, tp) && !is_congestion(q, tp)))
-		return;
-	state->competing = 1;
-	state->doubted = 0;
-	state->doublings = 0;
-	state->rounds = PROBE_EVERY;
-}
-
 /* What probes have shown beside former siblings. */
 static __always_inline void forget_probes(struct cc_state *state)
 {
@@ -310,8 +293,8 @@ static __always_inline void forget_probes(struct cc_state *state)
 	state->competing = 0;
 }
 
-/* At the end of a probe's last round; others is what the probe shows. */
-static __always_inline void end_probe(struct cc_state *state, struct tcp_sock *tp, bool others)
+/* Begins or ends to compete, and sets when to probe next; others is whether other connections seem to fill the queue. */
+static __always_inline void conclude(struct cc_state *state, bool others)
 {
 	bool calm = state->competing && !others;
 
@@ -327,7 +310,18 @@ static __always_inline void end_probe(struct cc_state *state, struct tcp_sock *t
 		state->doubted = 0;
 		state->rounds = calm ? PROBE_AGAIN : PROBE_EVERY << state->doublings;
 	}
+}
+
+/* At a loss of a full queue, or on a path that never showed one, outside slow start: from now on the subflow competes. */
+static __always_inline void wvegas_on_loss(struct cc_state *state, struct tcp_sock *tp)
+{
+	const struct mpcc_queue *q = &state->flow.queue;
+
 	restore_window(state, tp);
+	if (compete == COMPETE_NEVER || state->flow.alone || state->competing || in_slow_start(tp))
+		return;
+	if (is_loss(tp) && (!knows_queue(q, tp) || is_congestion(q, tp)))
+		conclude(state, true);
 }
 
 /*
@@ -352,8 +346,10 @@ static __noinline bool end_round(struct sock *sk)
 	if (state->rounds)
 		state->rounds--;
 	if (state->probed_cwnd) {
-		if (!state->rounds)
-			end_probe(state, tp, others_queue(state, tp, sum_of(&v), &v.self));
+		if (!state->rounds) {
+			conclude(state, others_queue(state, tp, sum_of(&v), &v.self));
+			restore_window(state, tp);
+		}
 		return true;
 	}
 	if (begin_probe(state, tp, &v.self) || state->competing)

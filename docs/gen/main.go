@@ -109,7 +109,7 @@ Beside a path with another rate each second, of 0.2 to 50 Mbit/s, and another RT
 had the connection carry 6.6 Mbit/s under the kernel's scheduler, 8.3 under minrtt and 10.6 under earliest, in one run of three
 minutes each.
 
-What it cannot mend: a path whose rate its congestion control does not find. A satellite's that loses packets is one for CUBIC.
+No scheduler mends a path whose rate the congestion control does not find, as CUBIC does not find that of a satellite that loses packets.
 
 **Who gets it.** A socket keeps the scheduler that was its namespace's default when it was made, and what a listener
 accepts has the listener's. So after ` + "`mpcc load NAME --default`" + ` connections to come have it, but for those

@@ -69,13 +69,14 @@ static __s64 cut(__s64 change, __s64 most)
 	return change > most ? most : change < -most ? -most : change;
 }
 
-/* compare_delays() has left its sums in the records of i, compared with k's. */
+/* The sums that a comparison of i's delays with k's leaves in i's record. */
 static void check_sums(int i, int k, __s32 lag)
 {
 	const struct mpcc_delays *own = &records[i], *sibling = &records[k];
 	struct means m[MPCC_INTERVALS];
 	int n = 0;
 
+	compare_delays(&records[i], &records[k], lag);
 	for (__s64 at = own->newest; at >= oldest_interval(own) && n < MPCC_INTERVALS; at--)
 		if (at + lag <= (__s64)sibling->newest && at + lag >= oldest_interval(sibling))
 			m[n++] = (struct means){ own->rtt[at % MPCC_INTERVALS] * 8,
@@ -284,10 +285,8 @@ static void check_compared(void)
 								      0 :
 								      1 + random_of(&seed, size);
 		}
-		for (__s32 lag = -24; lag <= 24; lag += 8) {
-			compare_delays(&records[0], &records[1], lag);
+		for (__s32 lag = -24; lag <= 24; lag += 8)
 			check_sums(0, 1, lag);
-		}
 	}
 }
 
@@ -346,7 +345,6 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
 		require(compare_delays(&records[i], &records[k], lag) ==
 				compare_delays(&records[k], &records[i], -lag),
 			"subflows %d, %d, lag %d", i, k, lag);
-		compare_delays(&records[i], &records[k], lag);
 		check_sums(i, k, lag);
 	}
 	return 0;

@@ -129,11 +129,13 @@ static void check_decision(__u32 i, struct tcp_sock *before, __u32 cwnd)
 {
 	const struct mpcc_flow *flow = &private_of(&connection.subflows[i])->flow;
 	__u64 rtt_us = before->srtt_us >> 3;
-	__u64 least_us = flow->curve_subflows > 1 ? 2048 * flow->curve_subflows : 100;
-	__u64 for_us = flow->curve_subflows > 1 ? rtt_us / 2 : rtt_us;
+	__u64 least_us = 100, for_us = rtt_us;
 	bool moved = private_of(before)->flow.moved;
 
-	if (flow->curve_subflows == 1 && !flow->looked) {
+	if (flow->curve_subflows > 1) {
+		least_us = 2048 * flow->curve_subflows;
+		for_us = rtt_us / 2;
+	} else if (flow->curve_subflows && !flow->looked) {
 		/* Alone, CUBIC goes by its own clock, or stands still with the window. */
 		least_us = 1024;
 		for_us = moved ? 0 : rtt_us < 125000 ? rtt_us / 4 : 31250;

@@ -47,9 +47,10 @@
 #define MPCC_SCALES 6
 /* A scale with fewer second differences is not heard. */
 #define MPCC_FEWEST_CHANGES 4
-/* Larger than any second difference; and that of two in one number. */
+/* Larger than any second difference. */
 #define MPCC_ANY_CHANGE (1LL << 24)
-#define MPCC_ABOVE_0 ((__u64)MPCC_ANY_CHANGE << 32 | MPCC_ANY_CHANGE)
+/* MPCC_ANY_CHANGE for each of two subflows whose second differences share one number (means_of). */
+#define MPCC_ANY_CHANGES ((__u64)MPCC_ANY_CHANGE << 32 | MPCC_ANY_CHANGE)
 /* A record keeps RTTs in units of 2^5 us. */
 #define MPCC_DELAY_SHIFT 5
 #define MPCC_LONGEST_DELAY_US ((1 << 21) - (2 << MPCC_DELAY_SHIFT))
@@ -109,10 +110,10 @@ struct mpcc_scale {
 	__u64 count;
 };
 
-/* The last means that were added at a scale, and those before them; 0 = one of the two subflows lacked samples. */
+/* The means (means_of) that a scale was given last; 0 where one of the two subflows lacked samples. */
 struct mpcc_row {
-	__u64 before;
-	__u64 earlier;
+	__u64 before; /* the last means */
+	__u64 earlier; /* the last means but one */
 };
 
 /* A subflow's record. Siblings read it while its own socket writes: a torn interval is a bit of noise. */
@@ -120,9 +121,9 @@ struct mpcc_delays {
 	__u64 first; /* the first interval noted; 0 = none */
 	__u64 newest; /* the last interval noted; 0 = none */
 	__u32 base_rtt_us; /* smallest RTT seen */
-	/* When it last judged one: */
-	__u16 siblings; /* whose turns the subflow keeps, those with a higher subflow_id */
-	__u16 subflows; /* of the connection under this algorithm, itself too */
+	/* As the subflow found the connection when its siblings were last judged: */
+	__u16 siblings; /* with a higher subflow_id, which take turns */
+	__u16 subflows; /* all, this one too */
 	struct mpcc_pair pairs[MPCC_SIBLINGS];
 	/* Scratch of compare_delays(): the sums, and both subflows' means at the scale that comes next, newest first. */
 	struct mpcc_scale scales[MPCC_SCALES];
@@ -133,7 +134,7 @@ struct mpcc_delays {
 };
 
 _Static_assert(sizeof(struct mpcc_delay_sum) == 8, "every socket has one");
-/* With what a hash map adds it fits an allocation of 2048 bytes, as which the kernel rounds it up. */
+/* The kernel gives an element of a hash map 2048 bytes if record, key and the element's header need no more, else 4096. */
 _Static_assert(sizeof(struct mpcc_delays) <= 1984, "every subflow has one");
 
 /* For each ACK with a sample, before add_delay(): if so, note_delays() and begin_delays() come first. */
@@ -246,8 +247,8 @@ static __always_inline void add_means(struct mpcc_scale *s, struct mpcc_row *r, 
 
 	if (both && r->before && r->earlier) {
 		__s64 most = s->count >= MPCC_FEWEST_CHANGES ? s->sum / s->count : MPCC_ANY_CHANGE;
-		/* Of both at once, each above 0. */
-		__u64 changes = means + MPCC_ABOVE_0 + r->earlier - 2 * r->before;
+		/* Both second differences, each with MPCC_ANY_CHANGE added, so that neither is below 0. */
+		__u64 changes = means + MPCC_ANY_CHANGES + r->earlier - 2 * r->before;
 		__s64 x = within((__s64)(changes >> 32) - MPCC_ANY_CHANGE, most);
 		__s64 y = within((__s64)(__u32)changes - MPCC_ANY_CHANGE, most);
 
@@ -310,7 +311,7 @@ MPCC_GLOBAL __u32 add_finest(struct mpcc_delays *own nonnull,
 	return count > 0 ? count / 2 : 0;
 }
 
-/* The same from the means of a scale, of which there are so many. */
+/* Does at a coarser scale, whose count means the finer scale has left, what add_finest() does at the finest scale. */
 MPCC_GLOBAL __u32 add_coarser(struct mpcc_delays *own nonnull, __u32 scale, __u32 count)
 {
 	own->row = (struct mpcc_row){};
@@ -444,7 +445,7 @@ static __always_inline __u32 last_verdict(const struct mpcc_delays *own, __u32 s
 
 /*
  * A new verdict on a sibling, whose id is not 0, or the last verdict if fewer than judge_every() intervals have passed since.
- * Takes one comparison of the records, or two if the base RTTs differ, of 4 to 8 us each.
+ * Takes one comparison of the records, or two if the base RTTs differ, of 3 to 6 us each.
  */
 MPCC_GLOBAL __u32 judge_bottleneck(struct mpcc_delays *own nonnull,
 				   const struct mpcc_delays *sibling nonnull, __u32 sibling_id)

@@ -92,7 +92,7 @@ static __always_inline __u32 delay_of_round(const struct mpcc_queue *q, const st
 	return d > 0 ? d : 0;
 }
 
-/* At an ACK: takes its RTT sample down; 0 = none. Where that ends a round, it measures the queue. */
+/* At an ACK: notes the RTT sample, 0 = none. At the end of a round measures the queue. */
 static __always_inline void watch_queue(struct mpcc_queue *q, const struct tcp_sock *tp,
 					__u32 rtt_us)
 {
@@ -155,15 +155,20 @@ static __always_inline __u64 step_by_queue(const struct mpcc_queue *q, const str
 }
 
 /*
- * Whether the event that has TCP call ssthresh is congestion, and not a loss to be told by d. An ECN mark, or a packet that
- * this host dropped on its way out, is, whatever the queue; the kernel then has nothing to go back to (prior_ssthresh),
- * should no packet be lost. A loss is where the queue is full.
+ * Whether the event that has TCP call ssthresh is a loss. After an ECN mark, or when this host has dropped a packet on its way
+ * out, the kernel keeps no ssthresh to go back to.
  */
+static __always_inline bool is_loss(const struct tcp_sock *tp)
+{
+	return tp->prior_ssthresh;
+}
+
+/* Whether the event that has TCP call ssthresh is congestion: anything but a loss, or the loss of a full queue. */
 static __always_inline bool is_congestion(const struct mpcc_queue *q, const struct tcp_sock *tp)
 {
 	__s32 base = queue_units(min_rtt_of(tp)), rtt = queue_units(tp->rack.rtt_us);
 
-	return !tp->prior_ssthresh || 8 * (rtt - base) >= 7 * (q->peak - base);
+	return !is_loss(tp) || 8 * (rtt - base) >= 7 * (q->peak - base);
 }
 
 /* The packets that the path delivers in base, at most the window. */

@@ -136,8 +136,8 @@ static __always_inline __u32 is_shared(struct mpcc_delays *own, const struct mpc
 }
 
 /*
- * Counts the turns of a subflow. The subflow's id spreads those of the host over all intervals; otherwise all would judge in
- * the same interval.
+ * Counts the turns of a subflow. The subflow's id spreads the turns of the host's subflows over all intervals; otherwise all
+ * subflows would judge in the same interval.
  */
 static __always_inline __u64 turns_until(const struct mpcc_flow *flow,
 					 const struct mpcc_delays *own, __u64 newest)
@@ -167,7 +167,7 @@ static __noinline int judge_siblings(struct sock *sk)
 	struct mpcc_delays *own = delays_of(self);
 	const struct mptcp_subflow_context *own_ctx = subflow_of(self);
 	const struct mptcp_sock *conn = connection_of(own_ctx);
-	__u32 together, judged, alike, taken, earlier, shared, turn = 0;
+	__u32 together, judged, met, taken, earlier, shared, turn = 0;
 	struct mpcc_sibling s = { .self = self };
 	const struct list_head *next;
 	bool first = !flow->place;
@@ -175,7 +175,7 @@ static __noinline int judge_siblings(struct sock *sk)
 	if (!conn)
 		return 0;
 	/* Numbers that the verifier does not know, or it would follow every way in which siblings may be judged. */
-	together = judged = alike = taken = earlier = mpcc_unknown_zero(flow->id);
+	together = judged = met = taken = earlier = mpcc_unknown_zero(flow->id);
 	if (own && own->siblings)
 		turn = turns_until(flow, own, own->newest) % own->siblings;
 	next = conn->conn_list.next;
@@ -186,7 +186,7 @@ static __noinline int judge_siblings(struct sock *sk)
 		next = s.ctx->node.next;
 		if (!meet_sibling(&s))
 			continue;
-		alike += s.id != 0;
+		met++;
 		if (s.judged_here) {
 			shared = is_shared(own, &s, judged++ == turn);
 		} else {
@@ -198,7 +198,7 @@ static __noinline int judge_siblings(struct sock *sk)
 	}
 	if (own) {
 		own->siblings = judged;
-		own->subflows = alike + 1;
+		own->subflows = met + 1;
 	}
 	flow->together = together;
 	if (first || earlier >> flow->place & 1)
@@ -229,7 +229,7 @@ static __noinline bool end_interval(struct sock *sk)
 	       turns_until(flow, own, own->newest) != turns_until(flow, own, newest);
 }
 
-/* Takes an RTT sample down; 0 = none. */
+/* Notes an RTT sample; 0 = none. */
 static __always_inline void watch_delay(struct sock *sk, __u32 rtt_us)
 {
 	struct tcp_sock *tp = tcp_sk(sk);

@@ -146,7 +146,7 @@ static __always_inline __u32 group_of(const struct tcp_sock *self, const struct 
 	return !(flow_of(self)->together >> bit_of(self, tp, ctx) & 1);
 }
 
-/* A sibling that is gone reads as a path that does not count. */
+/* Reads a sibling, but for its group. A sibling that is gone reads as a path that does not count. */
 static __always_inline void read_sibling(struct mpcc_path *p, const struct tcp_sock *self,
 					 const struct tcp_sock *tp,
 					 const struct mptcp_subflow_context *ctx)
@@ -155,7 +155,6 @@ static __always_inline void read_sibling(struct mpcc_path *p, const struct tcp_s
 	read_subflow(p, ctx);
 	if (is_alike(self, tp))
 		read_private(p, tp, state_of(self));
-	p->group = group_of(self, tp, ctx);
 	if (!is_socket_of(tp, ctx))
 		p->closing = 1;
 }
@@ -177,7 +176,7 @@ struct cc_view {
 	__u64 sums[CC_SUM_BYTES / 8]; /* a struct cc_sum over the subflows of one group */
 	const struct tcp_sock *socket; /* whose view it is */
 	const struct mptcp_subflow_context *sibling; /* which add_sibling() is to read */
-	__u32 counting; /* the connection's subflows that count, as far as looked at, of whatever group */
+	__u32 counting; /* the subflows that were read and count, of whatever group */
 	__u32 grouped; /* those of the group */
 	__u32 coupled; /* the own subflow is one of them */
 };
@@ -211,14 +210,15 @@ static __always_inline bool count_path(struct cc_view *v, const struct mpcc_path
  */
 MPCC_GLOBAL int add_sibling(struct cc_view *v nonnull, __u32 backups, __u64 group)
 {
-	const struct tcp_sock *self = bpf_rdonly_cast(v->socket, mpcc_type_id(struct tcp_sock)),
-			      *tp;
+	const struct tcp_sock *self = bpf_rdonly_cast(v->socket, mpcc_type_id(struct tcp_sock));
 	const struct mptcp_subflow_context *ctx;
+	const struct tcp_sock *tp;
 	struct mpcc_path p = {};
 
 	ctx = bpf_rdonly_cast(v->sibling, mpcc_type_id(struct mptcp_subflow_context));
 	tp = bpf_rdonly_cast(ctx->tcp_sock, mpcc_type_id(struct tcp_sock));
-	if (group != MPCC_ANY_GROUP && !v->self.backup && group_of(self, tp, ctx) != group)
+	p.group = group_of(self, tp, ctx);
+	if (group != MPCC_ANY_GROUP && group != p.group && !v->self.backup)
 		return 0;
 	read_sibling(&p, self, tp, ctx);
 	count_path(v, &p, backups, group);
@@ -256,6 +256,7 @@ MPCC_GLOBAL int fill_view(struct cc_view *v nonnull, __u64 group)
 	if (own)
 		read_subflow(&v->self, own);
 	read_private(&v->self, tp, state_of(tp));
+
 	for (__u32 backups = 0; backups < 2 && !v->counting; backups++) {
 		v->coupled = count_path(v, &v->self, backups, group);
 		if (conn)

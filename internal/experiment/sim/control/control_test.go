@@ -196,6 +196,9 @@ func TestRecordCountsSubflows(t *testing.T) {
 	}
 	for id := range uint64(8) {
 		value := records.Lookup(binary.LittleEndian.AppendUint64(nil, 1+id))
+		if value == nil {
+			t.Fatalf("subflow %d has no record", 1+id)
+		}
 		want := map[string]uint16{"siblings": uint16(7 - id), "subflows": 8}
 		for _, m := range record.Members {
 			if n, ok := want[m.Name]; ok {
