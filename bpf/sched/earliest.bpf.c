@@ -25,11 +25,13 @@
  *
  * A slow subflow h harms nobody while the other subflows have something to send. But the buffers of both hosts begin at the
  * connection's oldest byte that is not acknowledged. If h holds that byte, the buffers fill, and the other subflows stop.
- * The bytes held by h are sent again on the subflows without the oldest byte, if those subflows can deliver the written bytes
- * and the bytes held by h before h delivers the bytes that h holds:
+ * The bytes held by h are sent again on the subflows without the oldest byte, if those subflows are about to stop, and can
+ * deliver the written bytes and the bytes held by h before h delivers the bytes that h holds:
+ *   written < sum of the other subflows' sent(srtt of the one among them with the least arrival(0))
  *   written + bytes held by h < sum of the other subflows' sent(held - least of the other subflows' arrival(0))
- *   held  srtt_h; twice that if h repairs a loss, or if the oldest byte has been the oldest for longer than srtt_h
- * No byte is repeated twice so: the next repetition waits until all bytes are acknowledged that were sent before the last one.
+ *   held  srtt_h; twice that if the oldest byte has been the oldest for longer than srtt_h
+ * Sooner, the repetition would take the place of new data, and h may be done before the others stop. No byte is repeated
+ * twice so: the next repetition waits until all bytes are acknowledged that were sent before the last one.
  *
  * While arrival(0) of a subflow with data is more than twice the least arrival(0), the connection's timer goes off one round
  * trip of the fastest subflow after the last progress, for the decision whether h's data is sent again. That expiry counts as
@@ -76,6 +78,8 @@ struct sched_own {
 	struct earliest_demand demand;
 	struct earliest_memory memory;
 	struct earliest_outcome outcome;
+	/* arrival(0) of each subflow, reckoned before each decision */
+	__u64 arrivals_us8[MPCC_MAX_LANES];
 };
 
 /*
@@ -137,8 +141,20 @@ static __always_inline __u64 arrival_of(const struct mpcc_lane *l, const struct 
 	return round_of(l, o, more) - 4ULL * o->least_rtt_us;
 }
 
-MPCC_GLOBAL __u64 arrival_us8(struct mpcc_scene *s nonnull, struct sched_own *own nonnull, __u32 i,
-			      __u32 more)
+MPCC_GLOBAL int reckon_arrivals(struct mpcc_scene *s nonnull, struct sched_own *own nonnull)
+{
+	for_each_lane(i, s)
+		own->arrivals_us8[i] = arrival_of(lane_at(s, i), element_of(own->lanes, i), 0);
+	return 0;
+}
+
+static __always_inline __u64 arrival_us8(const struct sched_own *own, __u32 i)
+{
+	return *element_of(own->arrivals_us8, i);
+}
+
+MPCC_GLOBAL __u64 arrival_with(struct mpcc_scene *s nonnull, struct sched_own *own nonnull, __u32 i,
+			       __u32 more)
 {
 	return arrival_of(lane_at(s, i), element_of(own->lanes, i), more);
 }
@@ -176,9 +192,12 @@ MPCC_GLOBAL __u32 earliest_of(struct mpcc_scene *s nonnull, struct sched_own *ow
 
 	for_each_lane(i, s)
 	{
-		__u64 us8 = arrival_us8(s, own, i, more);
+		__u64 us8;
 
-		if (!is_one(s, own, i, who) || (best != MPCC_NO_LANE && us8 >= least_us8))
+		if (!is_one(s, own, i, who))
+			continue;
+		us8 = more ? arrival_with(s, own, i, more) : arrival_us8(own, i);
+		if (best != MPCC_NO_LANE && us8 >= least_us8)
 			continue;
 		best = i;
 		least_us8 = us8;
@@ -191,13 +210,13 @@ MPCC_GLOBAL __u64 sent_by(struct mpcc_scene *s nonnull, struct sched_own *own no
 			  __u64 before_us8, __u64 us8)
 {
 	__u32 first = earliest_of(s, own, who, 0);
-	__u64 bytes = 0, least_us8 = arrival_us8(s, own, first, 0);
+	__u64 bytes = 0, least_us8 = arrival_us8(own, first);
 
 	if (first == MPCC_NO_LANE || least_us8 >= us8)
 		return 0;
 	for_each_lane(i, s)
 	{
-		if (is_one(s, own, i, who) && arrival_us8(s, own, i, 0) < before_us8)
+		if (is_one(s, own, i, who) && arrival_us8(own, i) < before_us8)
 			bytes += sent_in(s, own, i, us8 - least_us8);
 	}
 	return bytes;
@@ -206,9 +225,9 @@ MPCC_GLOBAL __u64 sent_by(struct mpcc_scene *s nonnull, struct sched_own *own no
 /* Bytes for subflow i: what the others have not delivered when subflow i has delivered the piece. 0 = they have delivered all. */
 MPCC_GLOBAL __u64 left_for(struct mpcc_scene *s nonnull, struct sched_own *own nonnull, __u32 i)
 {
-	__u64 us8 = arrival_us8(s, own, i, own->demand.piece);
+	__u64 us8 = arrival_with(s, own, i, own->demand.piece);
 	__u64 all = sendable(s, own->demand.fresh + own->demand.awaited);
-	__u64 others = sent_by(s, own, WHO_IS_ALIVE, arrival_us8(s, own, i, 0), us8);
+	__u64 others = sent_by(s, own, WHO_IS_ALIVE, arrival_us8(own, i), us8);
 
 	return all < others ? 0 : all - others + 1;
 }
@@ -218,9 +237,7 @@ MPCC_GLOBAL __u64 held_us8(struct mpcc_scene *s nonnull, struct sched_own *own n
 {
 	__u64 srtt_us8 = lane_at(s, i)->srtt_us8;
 
-	if (element_of(own->lanes, i)->repairing || 8ULL * own->demand.waited_us > srtt_us8)
-		return 2 * srtt_us8;
-	return srtt_us8;
+	return 8ULL * own->demand.waited_us > srtt_us8 ? 2 * srtt_us8 : srtt_us8;
 }
 
 /* Of the subflows with the connection's oldest byte, the one that is done first; MPCC_NO_LANE if none has it. */
@@ -241,15 +258,27 @@ MPCC_GLOBAL __u32 holder(struct mpcc_scene *s nonnull, struct sched_own *own non
 	return best;
 }
 
+/* Bytes that the subflows without the connection's oldest byte send until us8. */
+static __always_inline __u64 sent_beside(struct mpcc_scene *s, struct sched_own *own, __u64 us8)
+{
+	return sent_by(s, own, WHO_LACKS_OLDEST, NEVER, us8);
+}
+
 /* The number from 1 of the subflow whose data goes out again; 0 if none. */
 MPCC_GLOBAL __u32 to_repeat(struct mpcc_scene *s nonnull, struct sched_own *own nonnull)
 {
-	__u32 slow = holder(s, own);
+	__u32 slow = holder(s, own), first = earliest_of(s, own, WHO_LACKS_OLDEST, 0);
+	__u64 fresh = sendable(s, own->demand.fresh), round_us8;
 
-	if (slow == MPCC_NO_LANE || own->demand.repeating || own->demand.repeated)
+	if (slow == MPCC_NO_LANE || first == MPCC_NO_LANE)
 		return 0;
-	if (sendable(s, own->demand.fresh) + element_of(own->lanes, slow)->carried_bytes >=
-	    sent_by(s, own, WHO_LACKS_OLDEST, NEVER, held_us8(s, own, slow)))
+	if (own->demand.repeating || own->demand.repeated)
+		return 0;
+	round_us8 = arrival_us8(own, first) + lane_at(s, first)->srtt_us8;
+	if (fresh >= sent_beside(s, own, round_us8))
+		return 0;
+	if (fresh + element_of(own->lanes, slow)->carried_bytes >=
+	    sent_beside(s, own, held_us8(s, own, slow)))
 		return 0;
 	return slow + 1;
 }
@@ -263,7 +292,7 @@ MPCC_GLOBAL bool some_is_slow(struct mpcc_scene *s nonnull, struct sched_own *ow
 	for_each_lane(i, s)
 	{
 		if (element_of(own->lanes, i)->carried_bytes && !lane_gone(lane_at(s, i)) &&
-		    arrival_us8(s, own, i, 0) > 2 * us8)
+		    arrival_us8(own, i) > 2 * us8)
 			found = true;
 	}
 	return found;
@@ -275,7 +304,7 @@ MPCC_GLOBAL int watch(struct mpcc_scene *s nonnull, struct sched_own *own nonnul
 	__u32 first = earliest_of(s, own, WHO_IS_ALIVE, 0);
 
 	own->outcome.look_us = 0;
-	if (first != MPCC_NO_LANE && some_is_slow(s, own, arrival_us8(s, own, first, 0)))
+	if (first != MPCC_NO_LANE && some_is_slow(s, own, arrival_us8(own, first)))
 		own->outcome.look_us = 1 + (lane_at(s, first)->srtt_us8 >> 3);
 	return 0;
 }
@@ -304,6 +333,7 @@ MPCC_GLOBAL int earliest_rule(struct mpcc_scene *s nonnull, struct sched_own *ow
 {
 	__u32 first;
 
+	reckon_arrivals(s, own);
 	watch(s, own);
 	if (s->demand.reinject && own->demand.early) {
 		s->outcome.repeats = to_repeat(s, own);
@@ -380,10 +410,8 @@ static __always_inline void earliest_show_subflow(struct mpcc_sched_subflow *sho
 						  const struct sched_own *own,
 						  const struct mpcc_scene *s, __u32 i)
 {
-	const struct earliest_lane *o = element_of(own->lanes, i);
-
-	shown->arrival_us = arrival_of(element_of(s->lanes, i), o, 0) >> 3;
-	shown->held = o->carried_bytes;
+	shown->arrival_us = arrival_us8(own, i) >> 3;
+	shown->held = element_of(own->lanes, i)->carried_bytes;
 }
 
 /* A tick has 1 to 10 ms. Taken for 10 ms, the timer goes off early at worst, finds nothing to do, and is set anew. */

@@ -14,8 +14,8 @@ import (
 // arrival(0) can send k bytes by that arrival: the written and the awaited ones.
 //
 // Data sent again. When the timer goes off early, the bytes held by h, the subflow with the oldest byte, go out again, if the
-// subflows without the oldest byte can send the written bytes and the held ones in the time that h needs: srtt_h, or twice
-// srtt_h if h repairs a loss or the oldest byte has been the oldest for longer than srtt_h.
+// subflows without the oldest byte can send the written bytes in one srtt of the first among them, and the written bytes and the
+// held ones in the time that h needs: srtt_h, or twice srtt_h if the oldest byte has been the oldest for longer than srtt_h.
 func init() {
 	register("earliest", Scheduler{Rule: earliestRule, Draw: drawEarliest})
 }
@@ -82,7 +82,7 @@ func earliestRule(d *decision) {
 			holds[i], lacks[i] = s.Holds != 0, d.alive[i] && s.Holds == 0
 		}
 		held := func(s Subflow) float64 {
-			if s.Repairing != 0 || c.Waited > s.SRTT {
+			if c.Waited > s.SRTT {
 				return 2 * s.SRTT
 			}
 			return s.SRTT
@@ -91,7 +91,14 @@ func earliestRule(d *decision) {
 		if h < 0 || c.Repeating != 0 || c.Repeated != 0 {
 			return
 		}
-		if min(c.Fresh, c.Window)+d.Subflows[h].CarriedBytes < d.sentBy(lacks, math.Inf(1), held(d.Subflows[h])) {
+		beside := d.least(lacks, Subflow.arrivalOfNothing)
+		if beside < 0 {
+			return
+		}
+		others := d.Subflows[beside]
+		fresh := min(c.Fresh, c.Window)
+		if fresh < d.sentBy(lacks, math.Inf(1), others.arrival(0)+others.SRTT) &&
+			fresh+d.Subflows[h].CarriedBytes < d.sentBy(lacks, math.Inf(1), held(d.Subflows[h])) {
 			d.Repeats = float64(h + 1)
 			d.Scene.Memory.Slow = d.Subflows[h].SubflowID
 		}
