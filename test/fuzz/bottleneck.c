@@ -69,19 +69,10 @@ static __s64 cut(__s64 change, __s64 most)
 	return change > most ? most : change < -most ? -most : change;
 }
 
-/* The sums that a comparison of i's delays with k's leaves in i's record. */
-static void check_sums(int i, int k, __s32 lag)
+/* The sums at some scales, of a connection's means at the first of them, newest first. */
+static void check_scales(const struct mpcc_delays *own, int scale, int end, struct means *m, int n)
 {
-	const struct mpcc_delays *own = &records[i], *sibling = &records[k];
-	struct means m[MPCC_INTERVALS];
-	int n = 0;
-
-	compare_delays(&records[i], &records[k], lag);
-	for (__s64 at = own->newest; at >= oldest_interval(own) && n < MPCC_INTERVALS; at--)
-		if (at + lag <= (__s64)sibling->newest && at + lag >= oldest_interval(sibling))
-			m[n++] = (struct means){ own->rtt[at % MPCC_INTERVALS] * 8,
-						 sibling->rtt[(at + lag) % MPCC_INTERVALS] * 8 };
-	for (int scale = 0; scale < MPCC_SCALES; scale++) {
+	for (; scale < end; scale++) {
 		const struct mpcc_scale *got = &own->scales[scale];
 		__u64 power = 0, difference = 0, sum = 0, count = 0;
 
@@ -112,6 +103,32 @@ static void check_sums(int i, int k, __s32 lag)
 		}
 		n /= 2;
 	}
+}
+
+/* The sums that a comparison of i's delays with k's leaves in i's record. */
+static void check_sums(int i, int k, __s32 lag)
+{
+	const struct mpcc_delays *own = &records[i], *sibling = &records[k];
+	__s64 period = own->newest >> MPCC_PERIOD_SHIFT, period_lag = (lag + 4) >> 3;
+	__s64 sibling_period = sibling->newest >> MPCC_PERIOD_SHIFT;
+	struct means m[MPCC_INTERVALS];
+	int n = 0;
+
+	compare_delays(&records[i], &records[k], lag);
+	for (__s64 at = own->newest; at >= oldest_interval(own) && n < MPCC_INTERVALS; at--)
+		if (at + lag <= (__s64)sibling->newest && at + lag >= oldest_interval(sibling))
+			m[n++] = (struct means){ own->rtt[at % MPCC_INTERVALS] * 8,
+						 sibling->rtt[(at + lag) % MPCC_INTERVALS] * 8 };
+	if (finest_scale(own, sibling) < MPCC_INTERVAL_SCALES)
+		check_scales(own, 0, MPCC_INTERVAL_SCALES, m, n / 4 * 4);
+	n = 0;
+	for (__s64 at = period - 1; at >= oldest_period(own) && n < MPCC_PERIODS; at--)
+		if (at + period_lag < sibling_period && at + period_lag >= oldest_period(sibling))
+			m[n++] = (struct means){
+				own->period_rtt[at % MPCC_PERIODS] * 8,
+				sibling->period_rtt[(at + period_lag) % MPCC_PERIODS] * 8
+			};
+	check_scales(own, MPCC_INTERVAL_SCALES, MPCC_SCALES, m, n);
 }
 
 static __u32 judge(int i, int k)
@@ -235,6 +252,47 @@ static void check_oldest(void)
 }
 
 /*
+ * A record keeps the mean of each period that is over, of the means of the period's intervals that had samples. Of those, one
+ * that is longer than its neighbours counts as the longer neighbour.
+ */
+static void check_periods(void)
+{
+	__u64 seed = 1;
+
+	for (int n = 0; n < 200; n++) {
+		static __u32 at[8 * (MPCC_PERIODS + 40)], mean[8 * (MPCC_PERIODS + 40)];
+		__u32 sum[MPCC_PERIODS + 40] = {}, count[MPCC_PERIODS + 40] = {};
+		__u32 gap = 1 + random_of(&seed, n % 2 ? 3 : 60), noted = 0, newest = 0;
+
+		start();
+		for (__u32 i = 0; i < 8 * (MPCC_PERIODS + 40); i += 1 + random_of(&seed, gap)) {
+			struct mpcc_delay_sum s = { .count = 1, .interval = 800 + i };
+
+			mean[noted] = random_of(&seed, 60000);
+			s.sum_us = 32 * mean[noted];
+			note_delays(&records[0], &s, (801ULL + i) << MPCC_INTERVAL_SHIFT, 20000);
+			newest = at[noted++] = i;
+		}
+		for (__u32 i = 0; i < noted; i++) {
+			__u32 longer = mean[i];
+
+			if (i && i + 1 < noted)
+				longer = mean[i - 1] > mean[i + 1] ? mean[i - 1] : mean[i + 1];
+			sum[at[i] / 8] += 1 + (mean[i] < longer ? mean[i] : longer);
+			count[at[i] / 8]++;
+		}
+		require(newest_period(&records[0]) == 100 + newest / 8 - 1, "newest %lld",
+			newest_period(&records[0]));
+		for (__s64 p = oldest_period(&records[0]); p < 100 + newest / 8; p++) {
+			__u32 got = records[0].period_rtt[p % MPCC_PERIODS], i = p - 100;
+
+			require(got == (count[i] ? sum[i] / count[i] : 0),
+				"period %u: %u, of %u intervals", i, got, count[i]);
+		}
+	}
+}
+
+/*
  * In a connection of so many subflows, so many judged by this one: a sibling is judged at every turn until four verdicts in a
  * row have changed nothing, and one more for each lag, then at every fourth. A turn is 6 intervals for each subflow.
  */
@@ -279,11 +337,17 @@ static void check_compared(void)
 			struct mpcc_delays *d = &records[i];
 
 			d->first = 1000 + random_of(&seed, 30);
-			d->newest = d->first + random_of(&seed, 400);
-			for (__u64 at = d->first; at <= d->newest; at++)
+			d->newest = d->first + random_of(&seed, 1400);
+			for (__u64 at = d->first; at <= d->newest; at++) {
+				__u16 mean = 1 + random_of(&seed, size);
+
 				d->rtt[at % MPCC_INTERVALS] = gap && !random_of(&seed, gap * gap) ?
 								      0 :
-								      1 + random_of(&seed, size);
+								      mean;
+				mean = 1 + random_of(&seed, size);
+				d->period_rtt[at / 8 % MPCC_PERIODS] =
+					gap && !random_of(&seed, gap * gap) ? 0 : mean;
+			}
 		}
 		for (__s32 lag = -24; lag <= 24; lag += 8)
 			check_sums(0, 1, lag);
@@ -298,6 +362,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 		      { 0, 0, 1 }, { 0, 0, 4 },	    { 40, 1000, 4 }, { 40, 5000, 4 } };
 
 	check_oldest();
+	check_periods();
 	check_compared();
 	check_pairs();
 	check_pace();

@@ -13,16 +13,23 @@
  *          queue that grows steadily matter
  *   alike  1 - sum (x - y)^2 / sum (x^2 + y^2). 1 = the same, in amount too; 0 = unrelated; -1 = opposed
  *
- * This is done at several scales, of means over 1, 2, 4, ... intervals. What jitter, and the packets' own
- * bursts, add to a mean halves in square from a scale to the next, while a queue's share grows: what is found
- * at the finest scale bounds the noise at all others. Where the noise leaves a share f of the square, a
- * shared queue gives alike = f, two queues 0; n changes of that kind are evidence of n f (alike - f / 2), in
- * logarithms of the odds, for small f. Coarse scales say "alike" of queues that merely fill in step, so they
- * count for less where finer ones have said otherwise. The finest scale speaks only for a shared queue, and
- * if its alike is above 1/2: noise may hide a queue from it, but cannot make two queues the same.
+ * This is done at several scales, of means over 1, 2, 4, ... intervals: the first three over the last 4.2 s, the
+ * others over the last 16.8 s, of which a record keeps the means of eight intervals. A window's packets leave in
+ * bursts, one a round trip, and queue behind each other: scales below half of an RTT tell of these bursts, and are
+ * not heard. What jitter and bursts add to a mean at other scales halves in square from a scale to the next, while a
+ * queue's share grows: what is found at the finest of them bounds the noise at all others. Where the noise leaves a
+ * share f of the square, a shared queue gives alike = f, two queues 0; n changes of that kind are evidence of
+ * n f (alike - f / 2), in logarithms of the odds, for small f; 5 f / 8 is taken in place of f / 2, as a wrong "shared"
+ * costs more than a queue that is missed. Coarse scales say "alike" of queues that merely fill in step, so they count
+ * for less where finer ones have said otherwise. The finest scale speaks only for a shared
+ * queue, and if its alike is above 1/2: noise may hide a queue from it, but cannot make two queues the same.
  *
  * The sibling may see the same delay later, by up to the difference of the base RTTs: the lag at which the
  * evidence is best is sought, one other lag each time.
+ *
+ * A delayed ACK, or one that a loss has held up, adds to a sample what no queue has caused, and much more than a queue
+ * changes by. Such samples come alone, so the mean of an interval counts as no longer than the longer one of the means noted
+ * before and after.
  *
  * A host whose CPU pauses for some milliseconds delays all its subflows at once, and the burst that ends the pause fills
  * every queue. Such changes are few and large. So a second difference larger than twice the mean magnitude of the
@@ -43,8 +50,12 @@
 /* That many are kept: 4.2 s. */
 #define MPCC_INTERVALS_SHIFT 8
 #define MPCC_INTERVALS (1 << MPCC_INTERVALS_SHIFT)
-/* Means of 1, 2, ... 32 intervals: 16 to 524 ms, longer than the RTTs whose bursts it has to even out. */
-#define MPCC_SCALES 6
+/* A period is eight intervals, 131 ms, and 16.8 s of periods are kept. */
+#define MPCC_PERIOD_SHIFT 3
+#define MPCC_PERIODS 128
+/* Means of 1, 2 and 4 intervals, and of 1, 2, ... 16 periods: 16 ms to 2.1 s. */
+#define MPCC_SCALES 8
+#define MPCC_INTERVAL_SCALES 3
 /* A scale with fewer second differences is not heard. */
 #define MPCC_FEWEST_CHANGES 4
 /* Larger than any second difference. */
@@ -110,7 +121,7 @@ struct mpcc_scale {
 	__u64 count;
 };
 
-/* The means (means_of) that a scale was given last; 0 where one of the two subflows lacked samples. */
+/* The means (means_at) that a scale was given last; 0 where one of the two subflows lacked samples. */
 struct mpcc_row {
 	__u64 before; /* the last means */
 	__u64 earlier; /* the last means but one */
@@ -127,10 +138,17 @@ struct mpcc_delays {
 	struct mpcc_pair pairs[MPCC_SIBLINGS];
 	/* Scratch of compare_delays(): the sums, and both subflows' means at the scale that comes next, newest first. */
 	struct mpcc_scale scales[MPCC_SCALES];
-	struct mpcc_row row;
-	__u64 means[MPCC_INTERVALS / 2];
-	/* The mean of interval i at i % MPCC_INTERVALS, + 1; 0 = no samples. */
+	struct mpcc_row rows[MPCC_SCALES];
+	__u64 means[MPCC_PERIODS / 2];
+	/* The mean of interval i at i % MPCC_INTERVALS, + 1; 0 = no samples. Without outliers, but for the newest. */
 	__u16 rtt[MPCC_INTERVALS];
+	/* Likewise of each period that is over. */
+	__u16 period_rtt[MPCC_PERIODS];
+	/* Of the running period, in which newest is: the means that its mean is made of, without the newest. */
+	__u32 period_sum;
+	__u16 period_count;
+	/* The mean noted before the newest, as in rtt, outlier or not; 0 = none. */
+	__u16 before;
 };
 
 _Static_assert(sizeof(struct mpcc_delay_sum) == 8, "every socket has one");
@@ -158,6 +176,37 @@ static __always_inline void add_delay(struct mpcc_delay_sum *s, __u32 rtt_us)
 	s->count++;
 }
 
+/* Cuts an outlier, once the next mean is known, and adds what is left to the running period. */
+static __always_inline void settle_newest(struct mpcc_delays *d, __u16 next)
+{
+	__u16 *newest = &d->rtt[d->newest % MPCC_INTERVALS], longer = d->before;
+
+	d->before = *newest;
+	if (longer && longer < next)
+		longer = next;
+	if (longer && *newest > longer)
+		*newest = longer;
+	d->period_sum += *newest;
+	d->period_count++;
+}
+
+/* Keeps the mean of the running period, if the next interval is of a later one. Periods without samples stay empty. */
+static __always_inline void end_period(struct mpcc_delays *d, __u64 next)
+{
+	__u64 running = d->newest >> MPCC_PERIOD_SHIFT, period = next >> MPCC_PERIOD_SHIFT;
+
+	if (running == period)
+		return;
+	d->period_rtt[running % MPCC_PERIODS] = d->period_sum / d->period_count;
+	for (__u32 i = 1; i < MPCC_PERIODS; i++) {
+		if (running + i >= period)
+			break;
+		d->period_rtt[(running + i) % MPCC_PERIODS] = 0;
+	}
+	d->period_sum = 0;
+	d->period_count = 0;
+}
+
 /* Notes an interval that has ended by now, less than 18 minutes ago. Intervals that had no samples stay empty. */
 MPCC_GLOBAL int note_delays(struct mpcc_delays *d nonnull, const struct mpcc_delay_sum *s nonnull,
 			    __u64 now_us, __u32 base_rtt_us)
@@ -177,9 +226,14 @@ MPCC_GLOBAL int note_delays(struct mpcc_delays *d nonnull, const struct mpcc_del
 	mean = s->sum_us / s->count;
 	if (mean > MPCC_LONGEST_DELAY_US)
 		mean = MPCC_LONGEST_DELAY_US;
-	d->rtt[interval % MPCC_INTERVALS] = (mean >> MPCC_DELAY_SHIFT) + 1;
-	if (!newest)
+	mean = (mean >> MPCC_DELAY_SHIFT) + 1;
+	if (newest) {
+		settle_newest(d, mean);
+		end_period(d, interval);
+	} else {
 		d->first = interval;
+	}
+	d->rtt[interval % MPCC_INTERVALS] = mean;
 	d->newest = interval;
 	d->base_rtt_us = base_rtt_us;
 	return 0;
@@ -191,6 +245,20 @@ static __always_inline __s64 oldest_interval(const struct mpcc_delays *d)
 	__s64 first = d->first, kept = (__s64)d->newest - (MPCC_INTERVALS - 1);
 
 	return first > kept ? first : kept;
+}
+
+/* The oldest period that a record has, which may lack its first intervals. The newest is the one before the running one. */
+static __always_inline __s64 oldest_period(const struct mpcc_delays *d)
+{
+	__s64 first = d->first >> MPCC_PERIOD_SHIFT;
+	__s64 kept = (__s64)(d->newest >> MPCC_PERIOD_SHIFT) - MPCC_PERIODS;
+
+	return first > kept ? first : kept;
+}
+
+static __always_inline __s64 newest_period(const struct mpcc_delays *d)
+{
+	return (__s64)(d->newest >> MPCC_PERIOD_SHIFT) - 1;
 }
 
 static __always_inline __u64 magnitude(__s64 v)
@@ -207,11 +275,25 @@ static __always_inline __s64 within(__s64 v, __s64 bound)
  * Two subflows' mean RTTs over the same time, in eighths of a record's unit, the sibling's in the lower half of one number,
  * so that one addition or subtraction is of both. 0 = no samples.
  */
-static __always_inline __u64 means_of(const struct mpcc_delays *own,
-				      const struct mpcc_delays *sibling, __s64 interval, __s32 lag)
+static __always_inline __u64 means_at(__u16 own, __u16 sibling)
 {
-	return (__u64)own->rtt[(__u64)interval % MPCC_INTERVALS] << (32 + 3) |
-	       (__u64)sibling->rtt[(__u64)(interval + lag) % MPCC_INTERVALS] << 3;
+	return (__u64)own << (32 + 3) | (__u64)sibling << 3;
+}
+
+static __always_inline __u64 means_of_interval(const struct mpcc_delays *own,
+					       const struct mpcc_delays *sibling, __s64 interval,
+					       __s32 lag)
+{
+	return means_at(own->rtt[(__u64)interval % MPCC_INTERVALS],
+			sibling->rtt[(__u64)(interval + lag) % MPCC_INTERVALS]);
+}
+
+static __always_inline __u64 means_of_period(const struct mpcc_delays *own,
+					     const struct mpcc_delays *sibling, __s64 period,
+					     __s32 lag)
+{
+	return means_at(own->period_rtt[(__u64)period % MPCC_PERIODS],
+			sibling->period_rtt[(__u64)(period + lag) % MPCC_PERIODS]);
 }
 
 static __always_inline bool both_sampled(__u64 means)
@@ -267,55 +349,85 @@ static __always_inline void add_means(struct mpcc_scale *s, struct mpcc_row *r, 
  */
 MPCC_GLOBAL __u64 add_two_means(struct mpcc_delays *d nonnull, __u32 scale, __u64 a, __u64 b)
 {
-	struct mpcc_row row = d->row;
 	struct mpcc_scale s;
+	struct mpcc_row row;
 
 	if (scale >= MPCC_SCALES)
 		return 0;
 	s = d->scales[scale];
+	row = d->rows[scale];
 	add_means(&s, &row, a);
 	add_means(&s, &row, b);
 	d->scales[scale] = s;
-	d->row = row;
+	d->rows[scale] = row;
 	return join_means(a, b);
 }
 
-/*
- * Adds up both records at the finest scale, the sibling's later by the lag, over the intervals that both have. Leaves the
- * means of the next scale, and returns how many.
- */
-MPCC_GLOBAL __u32 add_finest(struct mpcc_delays *own nonnull,
-			     const struct mpcc_delays *sibling nonnull, __s32 lag)
-{
-	__s64 end = own->newest, end_of_sibling = (__s64)sibling->newest - lag;
-	__s64 begin = oldest_interval(own), begin_of_sibling = oldest_interval(sibling) - lag;
+/* The time that both records have, the sibling's later by the lag. */
+struct mpcc_common {
+	__s64 end; /* the newest interval or period */
 	__s64 count;
+};
 
-	if (end > end_of_sibling)
-		end = end_of_sibling;
-	if (begin < begin_of_sibling)
-		begin = begin_of_sibling;
-	count = end - begin + 1;
-	own->row = (struct mpcc_row){};
-	for (__u32 i = 0; i < MPCC_INTERVALS / 2; i++) {
-		__s64 left = count - 2 * i;
-		__u64 a, b = 0;
+static __always_inline struct mpcc_common
+common_time(__s64 oldest, __s64 newest, __s64 oldest_of_sibling, __s64 newest_of_sibling, __s32 lag)
+{
+	__s64 begin = oldest, end = newest;
 
-		if (left <= 0)
-			break;
-		a = means_of(own, sibling, end - 2 * i, lag);
-		if (left > 1)
-			b = means_of(own, sibling, end - 2 * i - 1, lag);
-		own->means[i] = add_two_means(own, 0, a, b);
-	}
-	return count > 0 ? count / 2 : 0;
+	if (end > newest_of_sibling - lag)
+		end = newest_of_sibling - lag;
+	if (begin < oldest_of_sibling - lag)
+		begin = oldest_of_sibling - lag;
+	return (struct mpcc_common){ end, end >= begin ? end - begin + 1 : 0 };
 }
 
-/* Does at a coarser scale, whose count means the finer scale has left, what add_finest() does at the finest scale. */
+/* Adds up the intervals, four by four, at the first two scales. Leaves the means of the third, and returns how many. */
+MPCC_GLOBAL __u32 add_intervals(struct mpcc_delays *own nonnull,
+				const struct mpcc_delays *sibling nonnull, __s32 lag)
+{
+	struct mpcc_common c = common_time(oldest_interval(own), own->newest,
+					   oldest_interval(sibling), sibling->newest, lag);
+	__u32 fours = (__u32)c.count / 4;
+
+	for (__u32 i = 0; i < MPCC_INTERVALS / 4; i++) {
+		__s64 at = c.end - 4 * i;
+		__u64 a, b;
+
+		if (i >= fours)
+			break;
+		a = add_two_means(own, 0, means_of_interval(own, sibling, at, lag),
+				  means_of_interval(own, sibling, at - 1, lag));
+		b = add_two_means(own, 0, means_of_interval(own, sibling, at - 2, lag),
+				  means_of_interval(own, sibling, at - 3, lag));
+		own->means[i] = add_two_means(own, 1, a, b);
+	}
+	return fours;
+}
+
+/* Adds up the periods at the scale of one period. Leaves the means of the next scale, and returns how many. */
+MPCC_GLOBAL __u32 add_periods(struct mpcc_delays *own nonnull,
+			      const struct mpcc_delays *sibling nonnull, __s32 lag)
+{
+	struct mpcc_common c = common_time(oldest_period(own), newest_period(own),
+					   oldest_period(sibling), newest_period(sibling), lag);
+
+	for (__u32 i = 0; i < MPCC_PERIODS / 2; i++) {
+		__u64 a, b = 0;
+
+		if (2 * i >= c.count)
+			break;
+		a = means_of_period(own, sibling, c.end - 2 * i, lag);
+		if (2 * i + 1 < c.count)
+			b = means_of_period(own, sibling, c.end - 2 * i - 1, lag);
+		own->means[i] = add_two_means(own, MPCC_INTERVAL_SCALES, a, b);
+	}
+	return (__u32)c.count / 2;
+}
+
+/* Adds up at a scale the means, so many, that the scale before has left. Leaves those of the next, and returns how many. */
 MPCC_GLOBAL __u32 add_coarser(struct mpcc_delays *own nonnull, __u32 scale, __u32 count)
 {
-	own->row = (struct mpcc_row){};
-	for (__u32 i = 0; i < MPCC_INTERVALS / 4; i++) {
+	for (__u32 i = 0; i < MPCC_PERIODS / 4; i++) {
 		__u64 a, b = 0;
 
 		if (2 * i >= count)
@@ -328,27 +440,78 @@ MPCC_GLOBAL __u32 add_coarser(struct mpcc_delays *own nonnull, __u32 scale, __u3
 	return count / 2;
 }
 
+static __always_inline __u32 newest_mean_us(const struct mpcc_delays *d)
+{
+	return (__u32)d->rtt[d->newest % MPCC_INTERVALS] << MPCC_DELAY_SHIFT;
+}
+
+/* The finest scale that is heard: no less than half of the longer RTT. */
+static __always_inline __u32 finest_scale(const struct mpcc_delays *own,
+					  const struct mpcc_delays *sibling)
+{
+	__u32 rtt_us = newest_mean_us(own), other_us = newest_mean_us(sibling);
+
+	if (rtt_us < other_us)
+		rtt_us = other_us;
+	for (__u32 j = 0; j < MPCC_SCALES; j++) {
+		if (rtt_us <= 2U << MPCC_INTERVAL_SHIFT << j)
+			return j;
+	}
+	return MPCC_SCALES;
+}
+
+/* Sums up both records at all scales from the finest that is heard, the sibling's later by the lag. */
+static __always_inline void add_scales(struct mpcc_delays *own, const struct mpcc_delays *sibling,
+				       __u32 finest, __s32 lag)
+{
+	__s32 half = 1 << (MPCC_PERIOD_SHIFT - 1);
+	__u32 means;
+
+	__builtin_memset(own->scales, 0, sizeof(own->scales));
+	__builtin_memset(own->rows, 0, sizeof(own->rows));
+	if (finest < MPCC_INTERVAL_SCALES) {
+		means = add_intervals(own, sibling, lag);
+		add_coarser(own, MPCC_INTERVAL_SCALES - 1, means);
+	}
+	means = add_periods(own, sibling, (lag + half) >> MPCC_PERIOD_SHIFT);
+	for (__u32 j = MPCC_INTERVAL_SCALES + 1; j < MPCC_SCALES; j++)
+		means = add_coarser(own, j, means);
+}
+
+/*
+ * Whether most of the time lacks samples at a scale, so that the others are no measure of the noise: then the next scale has
+ * more than two thirds as many second differences in the same time. Of periods four times as many are kept.
+ */
+static __always_inline bool has_gaps(const struct mpcc_delays *d, __u32 scale)
+{
+	__u64 count, next;
+
+	if (scale + 1 >= MPCC_SCALES)
+		return false;
+	count = d->scales[scale].count;
+	next = d->scales[scale + 1].count;
+	if (scale + 1 == MPCC_INTERVAL_SCALES)
+		next /= (MPCC_PERIODS << MPCC_PERIOD_SHIFT) / MPCC_INTERVALS;
+	return 2 * count < 3 * next;
+}
+
 /* The evidence that the two share a queue which the sibling sees so many intervals later; < 0: against it. */
 MPCC_GLOBAL __s32 compare_delays(struct mpcc_delays *own nonnull,
 				 const struct mpcc_delays *sibling nonnull, __s32 lag)
 {
+	__u32 finest = finest_scale(own, sibling);
 	__u64 noise = 0;
 	__s32 evidence = 0;
-	__u32 means;
 
-	__builtin_memset(own->scales, 0, sizeof(own->scales));
-	means = add_finest(own, sibling, lag);
-	for (__u32 j = 1; j < MPCC_SCALES; j++)
-		means = add_coarser(own, j, means);
+	add_scales(own, sibling, finest, lag);
 	for (__u32 j = 0; j < MPCC_SCALES; j++) {
 		const struct mpcc_scale *s = &own->scales[j];
 		__s32 changes, alike, expected, found;
 		__u64 power;
 
-		if (s->count < MPCC_FEWEST_CHANGES || s->power < s->count)
+		if (j < finest || s->count < MPCC_FEWEST_CHANGES || s->power < s->count)
 			continue;
-		/* Where most intervals lack samples, the others are no measure of the noise. */
-		if (!noise && j + 1 < MPCC_SCALES && 2 * s->count < 3 * s[1].count)
+		if (!noise && has_gaps(own, j))
 			continue;
 		power = s->power / s->count << j;
 		alike = 256 - (__s32)((s->difference << 8) / s->power);
@@ -363,7 +526,7 @@ MPCC_GLOBAL __s32 compare_delays(struct mpcc_delays *own nonnull,
 		if (noise >= power)
 			continue;
 		expected = MPCC_ALIKE_AT_BEST - (__s32)(noise * MPCC_ALIKE_AT_BEST / power);
-		found = changes * expected * (alike - (expected >> 1)) >> 8;
+		found = changes * expected * (alike - (expected * 5 >> 3)) >> 8;
 		evidence += evidence < 0 && found > 0 ? found >> 1 : found;
 	}
 	return evidence;
