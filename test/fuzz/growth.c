@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
  * A part of CUBIC (window.h): subflows coupled by LIA whose windows and RTTs stay as they are grow, from a loss on, along
- * CUBIC's course over the part of the time that LIA's step is of Reno's, 1 / w; and a loss, half for LIA as for Reno, is
- * CUBIC's.
+ * CUBIC's course over 11/8 of the part of the time that LIA's step is of Reno's, 1 / w, all of it at most; and a
+ * loss, half for LIA as for Reno, is CUBIC's.
  */
 #include "native.h"
 
@@ -147,7 +147,9 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
 	/* The plateau is the present window. */
 	flow_of(tp)->last_max = w;
 	reno = 1. / w;
-	part = lia_adds(n) / reno;
+	part = 11 / 8. * lia_adds(n) / reno;
+	if (part > 1)
+		part = 1;
 	for (int i = 0; i < 100; i++) {
 		double cube = t + rtt_us * 1e-6;
 		double above = C * cube * cube * cube;
