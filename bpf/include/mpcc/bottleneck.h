@@ -17,12 +17,13 @@
  * others over the last 16.8 s, of which a record keeps the means of eight intervals. A window's packets leave in
  * bursts, one a round trip, and queue behind each other: scales below half of an RTT tell of these bursts, and are
  * not heard. What jitter and bursts add to a mean at other scales halves in square from a scale to the next, while a
- * queue's share grows: what is found at the finest of them bounds the noise at all others. Where the noise leaves a
- * share f of the square, a shared queue gives alike = f, two queues 0; n changes of that kind are evidence of
- * n f (alike - f / 2), in logarithms of the odds, for small f; 5 f / 8 is taken in place of f / 2, as a wrong "shared"
- * costs more than a queue that is missed. Coarse scales say "alike" of queues that merely fill in step, so they count
- * for less where finer ones have said otherwise. The finest scale speaks only for a shared
- * queue, and if its alike is above 1/2: noise may hide a queue from it, but cannot make two queues the same.
+ * queue's share grows: what is found at the finest of them, or at the next if that is one of the first three too and has
+ * more, bounds the noise at all others. Where the noise leaves a share f of the square, a shared queue gives alike = f,
+ * two queues 0; n changes of that kind are evidence of n f (alike - f / 2), in logarithms of the odds, for small f; 5 f / 8
+ * is taken in place of f / 2, as a wrong "shared" costs more than a queue that is missed. Coarse scales say "alike" of
+ * queues that merely fill in step, so they count for less where finer ones have said otherwise. Of the scales that the
+ * noise is taken from only the finest speaks, only for a shared queue, and if its alike is above 1/2: noise may hide a
+ * queue from it, but cannot make two queues the same.
  *
  * The sibling may see the same delay later, by up to the difference of the base RTTs: the lag at which the
  * evidence is best is sought, one other lag each time.
@@ -499,7 +500,7 @@ static __always_inline bool has_gaps(const struct mpcc_delays *d, __u32 scale)
 MPCC_GLOBAL __s32 compare_delays(struct mpcc_delays *own nonnull,
 				 const struct mpcc_delays *sibling nonnull, __s32 lag)
 {
-	__u32 finest = finest_scale(own, sibling);
+	__u32 finest = finest_scale(own, sibling), heard = 0;
 	__u64 noise = 0;
 	__s32 evidence = 0;
 
@@ -517,10 +518,12 @@ MPCC_GLOBAL __s32 compare_delays(struct mpcc_delays *own nonnull,
 		alike = 256 - (__s32)((s->difference << 8) / s->power);
 		/* A few large changes among many small ones count as a few. */
 		changes = s->sum * s->sum / (2 * s->power);
-		if (!noise) {
-			noise = power;
-			if (alike > 128)
+		if (!noise || (heard < 2 && j < MPCC_INTERVAL_SCALES)) {
+			if (!noise && alike > 128)
 				evidence = changes * MPCC_ALIKE_AT_BEST * (alike - 128) >> 8;
+			if (noise < power)
+				noise = power;
+			heard++;
 			continue;
 		}
 		if (noise >= power)
