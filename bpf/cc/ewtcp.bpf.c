@@ -12,7 +12,7 @@
  * subflows share it takes n / n^(1/4) times what one TCP takes. fair, the default, takes as much as one TCP, which was the
  * original's aim.
  */
-/* 11/8 of the part would be 0.9 of one TCP's share (window.h). */
+/* With 11/8 of the rule's part a connection would have 0.9 of one TCP's share (window.h). */
 #define MPCC_PART_TIMES_Q3 16
 #include "mpcc/cc.h"
 

@@ -39,7 +39,7 @@
  *     too short for these, and a packet more in each RTT takes twice what CUBIC gets there. compete=never is the paper's.
  */
 #define MPCC_PAPER_ALONE "own"
-/* 11/8 of the part would leave others 0.77 of what they have beside one TCP behind 20 packets; 1 leaves 0.85. */
+/* Behind a queue of 20 packets, another TCP has 0.85 of what it has beside one TCP; with 11/8 it would have 0.77. */
 #define MPCC_PART_TIMES_Q3 8
 #include "mpcc/cc.h"
 

@@ -69,7 +69,7 @@ static __s64 cut(__s64 change, __s64 most)
 	return change > most ? most : change < -most ? -most : change;
 }
 
-/* The sums at some scales, of a connection's means at the first of them, newest first. */
+/* The sums at the scales before end, from the means of both subflows at the first of these scales, newest first. */
 static void check_scales(const struct mpcc_delays *own, int scale, int end, struct means *m, int n)
 {
 	for (; scale < end; scale++) {
@@ -252,8 +252,8 @@ static void check_oldest(void)
 }
 
 /*
- * A record keeps the mean of each period that is over, of the means of the period's intervals that had samples. Of those, one
- * that is longer than its neighbours counts as the longer neighbour.
+ * The mean of a period is the mean over the means of the period's intervals with samples. An interval's mean that is longer
+ * than the means noted before and after counts as the longer one of these two.
  */
 static void check_periods(void)
 {

@@ -26,6 +26,7 @@ func init() {
 		Sets: []Tunables{
 			{"mode": "literal"},
 			{"beta_percent": "10"},
+			{"beta_percent": "30"},
 			{"beta_percent": "50"},
 			{"mode": "literal", "beta_percent": "5"},
 			{"least_left_percent": "50"},

@@ -13,31 +13,36 @@
  *          queue that grows steadily matter
  *   alike  1 - sum (x - y)^2 / sum (x^2 + y^2). 1 = the same, in amount too; 0 = unrelated; -1 = opposed
  *
- * This is done at several scales, of means over 1, 2, 4, ... intervals: the first three over the last 4.2 s, the
- * others over the last 16.8 s, of which a record keeps the means of eight intervals. A window's packets leave in
- * bursts, one a round trip, and queue behind each other: scales below half of an RTT tell of these bursts, and are
- * not heard. What jitter and bursts add to a mean at other scales halves in square from a scale to the next, while a
- * queue's share grows: what is found at the finest of them, or at the next if that is one of the first three too and has
- * more, bounds the noise at all others. Where the noise leaves a share f of the square, a shared queue gives alike = f,
- * two queues 0; n changes of that kind are evidence of n f (alike - f / 2), in logarithms of the odds, for small f; 5 f / 8
- * is taken in place of f / 2, as a wrong "shared" costs more than a queue that is missed. Coarse scales say "alike" of
- * queues that merely fill in step, so they count for less where finer ones have said otherwise. Of the scales that the
- * noise is taken from only the finest speaks, only for a shared queue, and if its alike is above 1/2: noise may hide a
- * queue from it, but cannot make two queues the same.
+ * The comparison is made at eight scales: of means over 1, 2 and 4 intervals in the last 4.2 s, and of means over 1, 2, 4, 8
+ * and 16 periods in the last 16.8 s. A period is eight intervals.
+ *
+ *   heard   the scales of at least half an RTT. The packets of a window leave in a burst, one burst a round trip, and queue
+ *           behind each other: a shorter scale compares the subflows' bursts
+ *   square  the mean of x^2 + y^2 at a scale, times the number of intervals of that scale. From a scale to the next, the
+ *           square of jitter and bursts stays the same, and the square of a queue grows
+ *   noise   the square at the finest heard scale, or at the next scale if the next scale is of intervals too and has the
+ *           larger square
+ *   f       1 - noise / square: the share of the square at a coarser scale that is not noise. With a shared queue alike is
+ *           f there, with two queues 0
+ *
+ * n changes at a coarser scale are evidence of n f (alike - f / 2), in logarithms of the odds, for small f. 5 f / 8 is taken
+ * in place of f / 2, because a wrong "shared" costs more than a missed queue. Two queues that merely fill in step are alike
+ * at coarse scales, so evidence of a coarse scale for a shared queue is halved after evidence of finer scales against one.
+ * The finest heard scale gives evidence for a shared queue only, and only if alike is above 1/2 there: noise may hide a
+ * queue, but cannot make two queues the same.
  *
  * The sibling may see the same delay later, by up to the difference of the base RTTs: the lag at which the
  * evidence is best is sought, one other lag each time.
  *
- * A delayed ACK, or one that a loss has held up, adds to a sample what no queue has caused, and much more than a queue
- * changes by. Such samples come alone, so the mean of an interval counts as no longer than the longer one of the means noted
- * before and after.
+ * A delayed ACK, or an ACK that a loss has held up, makes an RTT sample longer by much more than a queue changes. Such a
+ * sample comes alone, so the mean of an interval is cut to the longer one of the means noted before and after.
  *
  * A host whose CPU pauses for some milliseconds delays all its subflows at once, and the burst that ends the pause fills
  * every queue. Such changes are few and large. So a second difference larger than twice the mean magnitude of the
  * second differences summed so far at the same scale is cut down to that.
  *
  * What it cannot tell: queues that fill and drain in step to within an interval (identical paths, nothing
- * random); a queue that hardly changes in ten seconds, or less than jitter does; one that a scheduler
+ * random); a queue that hardly changes in 17 seconds, or less than jitter does; one that a scheduler
  * (fq_codel) divides among flows; a link that random losses keep empty. Where noise is not of the kind above
  * (jitter that lasts for longer than an interval) it tends to "apart".
  */
@@ -61,7 +66,7 @@
 #define MPCC_FEWEST_CHANGES 4
 /* Larger than any second difference. */
 #define MPCC_ANY_CHANGE (1LL << 24)
-/* MPCC_ANY_CHANGE for each of two subflows whose second differences share one number (means_of). */
+/* MPCC_ANY_CHANGE for each of two subflows whose second differences share one number (means_of()). */
 #define MPCC_ANY_CHANGES ((__u64)MPCC_ANY_CHANGE << 32 | MPCC_ANY_CHANGE)
 /* A record keeps RTTs in units of 2^5 us. */
 #define MPCC_DELAY_SHIFT 5
@@ -122,7 +127,7 @@ struct mpcc_scale {
 	__u64 count;
 };
 
-/* The means (means_at) that a scale was given last; 0 where one of the two subflows lacked samples. */
+/* The means (means_of()) that a scale was given last; 0 where one of the two subflows lacked samples. */
 struct mpcc_row {
 	__u64 before; /* the last means */
 	__u64 earlier; /* the last means but one */
@@ -141,14 +146,14 @@ struct mpcc_delays {
 	struct mpcc_scale scales[MPCC_SCALES];
 	struct mpcc_row rows[MPCC_SCALES];
 	__u64 means[MPCC_PERIODS / 2];
-	/* The mean of interval i at i % MPCC_INTERVALS, + 1; 0 = no samples. Without outliers, but for the newest. */
+	/* The mean of interval i at i % MPCC_INTERVALS, + 1; 0 = no samples. All but the newest mean are cut. */
 	__u16 rtt[MPCC_INTERVALS];
-	/* Likewise of each period that is over. */
+	/* The mean of period i at i % MPCC_PERIODS, + 1; 0 = no samples. Only of periods before the running period. */
 	__u16 period_rtt[MPCC_PERIODS];
-	/* Of the running period, in which newest is: the means that its mean is made of, without the newest. */
+	/* The running period is the period of the newest interval: sum and number of its intervals' means, the newest left out. */
 	__u32 period_sum;
 	__u16 period_count;
-	/* The mean noted before the newest, as in rtt, outlier or not; 0 = none. */
+	/* The mean noted before the newest mean, as in rtt, but not cut; 0 = none. */
 	__u16 before;
 };
 
@@ -177,7 +182,17 @@ static __always_inline void add_delay(struct mpcc_delay_sum *s, __u32 rtt_us)
 	s->count++;
 }
 
-/* Cuts an outlier, once the next mean is known, and adds what is left to the running period. */
+/* Empties the places of all intervals, or periods, between two of a ring. */
+static __always_inline void empty_between(__u16 *ring, __u32 size, __u64 before, __u64 after)
+{
+	for (__u32 i = 1; i < size; i++) {
+		if (before + i >= after)
+			break;
+		ring[(before + i) % size] = 0;
+	}
+}
+
+/* Cuts the newest mean, now that the next mean is known, and adds the newest mean to the running period. */
 static __always_inline void settle_newest(struct mpcc_delays *d, __u16 next)
 {
 	__u16 *newest = &d->rtt[d->newest % MPCC_INTERVALS], longer = d->before;
@@ -191,7 +206,7 @@ static __always_inline void settle_newest(struct mpcc_delays *d, __u16 next)
 	d->period_count++;
 }
 
-/* Keeps the mean of the running period, if the next interval is of a later one. Periods without samples stay empty. */
+/* Notes the mean of the running period, if the next interval is of a later period. */
 static __always_inline void end_period(struct mpcc_delays *d, __u64 next)
 {
 	__u64 running = d->newest >> MPCC_PERIOD_SHIFT, period = next >> MPCC_PERIOD_SHIFT;
@@ -199,11 +214,7 @@ static __always_inline void end_period(struct mpcc_delays *d, __u64 next)
 	if (running == period)
 		return;
 	d->period_rtt[running % MPCC_PERIODS] = d->period_sum / d->period_count;
-	for (__u32 i = 1; i < MPCC_PERIODS; i++) {
-		if (running + i >= period)
-			break;
-		d->period_rtt[(running + i) % MPCC_PERIODS] = 0;
-	}
+	empty_between(d->period_rtt, MPCC_PERIODS, running, period);
 	d->period_sum = 0;
 	d->period_count = 0;
 }
@@ -219,11 +230,7 @@ MPCC_GLOBAL int note_delays(struct mpcc_delays *d nonnull, const struct mpcc_del
 
 	if (!s->count || interval <= newest)
 		return 0;
-	for (__u32 i = 1; i < MPCC_INTERVALS; i++) {
-		if (newest + i >= interval)
-			break;
-		d->rtt[(newest + i) % MPCC_INTERVALS] = 0;
-	}
+	empty_between(d->rtt, MPCC_INTERVALS, newest, interval);
 	mean = s->sum_us / s->count;
 	if (mean > MPCC_LONGEST_DELAY_US)
 		mean = MPCC_LONGEST_DELAY_US;
@@ -240,26 +247,29 @@ MPCC_GLOBAL int note_delays(struct mpcc_delays *d nonnull, const struct mpcc_del
 	return 0;
 }
 
-/* The oldest interval that a record has. */
+/* The oldest of so many kept intervals, or periods, of a subflow with this first and this newest one. */
+static __always_inline __s64 oldest_kept(__s64 first, __s64 newest, __s64 kept)
+{
+	__s64 oldest = newest - (kept - 1);
+
+	return first > oldest ? first : oldest;
+}
+
 static __always_inline __s64 oldest_interval(const struct mpcc_delays *d)
 {
-	__s64 first = d->first, kept = (__s64)d->newest - (MPCC_INTERVALS - 1);
-
-	return first > kept ? first : kept;
+	return oldest_kept(d->first, d->newest, MPCC_INTERVALS);
 }
 
-/* The oldest period that a record has, which may lack its first intervals. The newest is the one before the running one. */
-static __always_inline __s64 oldest_period(const struct mpcc_delays *d)
-{
-	__s64 first = d->first >> MPCC_PERIOD_SHIFT;
-	__s64 kept = (__s64)(d->newest >> MPCC_PERIOD_SHIFT) - MPCC_PERIODS;
-
-	return first > kept ? first : kept;
-}
-
+/* The newest period in a record is the period before the running period. */
 static __always_inline __s64 newest_period(const struct mpcc_delays *d)
 {
 	return (__s64)(d->newest >> MPCC_PERIOD_SHIFT) - 1;
+}
+
+/* The subflow may have begun in the middle of its first period. */
+static __always_inline __s64 oldest_period(const struct mpcc_delays *d)
+{
+	return oldest_kept(d->first >> MPCC_PERIOD_SHIFT, newest_period(d), MPCC_PERIODS);
 }
 
 static __always_inline __u64 magnitude(__s64 v)
@@ -273,28 +283,14 @@ static __always_inline __s64 within(__s64 v, __s64 bound)
 }
 
 /*
- * Two subflows' mean RTTs over the same time, in eighths of a record's unit, the sibling's in the lower half of one number,
- * so that one addition or subtraction is of both. 0 = no samples.
+ * Two subflows' mean RTTs over the same interval or period, in eighths of a record's unit, from the rings of both records; the
+ * sibling's mean is in the lower half of one number, so that one addition or subtraction is of both means. 0 = no samples.
  */
-static __always_inline __u64 means_at(__u16 own, __u16 sibling)
+static __always_inline __u64 means_of(const __u16 *own, const __u16 *sibling, __u32 size, __s64 at,
+				      __s32 lag)
 {
-	return (__u64)own << (32 + 3) | (__u64)sibling << 3;
-}
-
-static __always_inline __u64 means_of_interval(const struct mpcc_delays *own,
-					       const struct mpcc_delays *sibling, __s64 interval,
-					       __s32 lag)
-{
-	return means_at(own->rtt[(__u64)interval % MPCC_INTERVALS],
-			sibling->rtt[(__u64)(interval + lag) % MPCC_INTERVALS]);
-}
-
-static __always_inline __u64 means_of_period(const struct mpcc_delays *own,
-					     const struct mpcc_delays *sibling, __s64 period,
-					     __s32 lag)
-{
-	return means_at(own->period_rtt[(__u64)period % MPCC_PERIODS],
-			sibling->period_rtt[(__u64)(period + lag) % MPCC_PERIODS]);
+	return (__u64)own[(__u64)at % size] << (32 + 3) | (__u64)sibling[(__u64)(at + lag) % size]
+								  << 3;
 }
 
 static __always_inline bool both_sampled(__u64 means)
@@ -388,19 +384,20 @@ MPCC_GLOBAL __u32 add_intervals(struct mpcc_delays *own nonnull,
 {
 	struct mpcc_common c = common_time(oldest_interval(own), own->newest,
 					   oldest_interval(sibling), sibling->newest, lag);
+	const __u16 *a = own->rtt, *b = sibling->rtt;
 	__u32 fours = (__u32)c.count / 4;
 
 	for (__u32 i = 0; i < MPCC_INTERVALS / 4; i++) {
 		__s64 at = c.end - 4 * i;
-		__u64 a, b;
+		__u64 later, earlier;
 
 		if (i >= fours)
 			break;
-		a = add_two_means(own, 0, means_of_interval(own, sibling, at, lag),
-				  means_of_interval(own, sibling, at - 1, lag));
-		b = add_two_means(own, 0, means_of_interval(own, sibling, at - 2, lag),
-				  means_of_interval(own, sibling, at - 3, lag));
-		own->means[i] = add_two_means(own, 1, a, b);
+		later = add_two_means(own, 0, means_of(a, b, MPCC_INTERVALS, at, lag),
+				      means_of(a, b, MPCC_INTERVALS, at - 1, lag));
+		earlier = add_two_means(own, 0, means_of(a, b, MPCC_INTERVALS, at - 2, lag),
+					means_of(a, b, MPCC_INTERVALS, at - 3, lag));
+		own->means[i] = add_two_means(own, 1, later, earlier);
 	}
 	return fours;
 }
@@ -411,21 +408,23 @@ MPCC_GLOBAL __u32 add_periods(struct mpcc_delays *own nonnull,
 {
 	struct mpcc_common c = common_time(oldest_period(own), newest_period(own),
 					   oldest_period(sibling), newest_period(sibling), lag);
+	const __u16 *a = own->period_rtt, *b = sibling->period_rtt;
 
 	for (__u32 i = 0; i < MPCC_PERIODS / 2; i++) {
-		__u64 a, b = 0;
+		__s64 at = c.end - 2 * i;
+		__u64 later, earlier = 0;
 
 		if (2 * i >= c.count)
 			break;
-		a = means_of_period(own, sibling, c.end - 2 * i, lag);
+		later = means_of(a, b, MPCC_PERIODS, at, lag);
 		if (2 * i + 1 < c.count)
-			b = means_of_period(own, sibling, c.end - 2 * i - 1, lag);
-		own->means[i] = add_two_means(own, MPCC_INTERVAL_SCALES, a, b);
+			earlier = means_of(a, b, MPCC_PERIODS, at - 1, lag);
+		own->means[i] = add_two_means(own, MPCC_INTERVAL_SCALES, later, earlier);
 	}
 	return (__u32)c.count / 2;
 }
 
-/* Adds up at a scale the means, so many, that the scale before has left. Leaves those of the next, and returns how many. */
+/* Adds up, at a scale, the so many means that the scale before has left. Leaves the means of the next, and returns how many. */
 MPCC_GLOBAL __u32 add_coarser(struct mpcc_delays *own nonnull, __u32 scale, __u32 count)
 {
 	for (__u32 i = 0; i < MPCC_PERIODS / 4; i++) {
@@ -480,8 +479,8 @@ static __always_inline void add_scales(struct mpcc_delays *own, const struct mpc
 }
 
 /*
- * Whether most of the time lacks samples at a scale, so that the others are no measure of the noise: then the next scale has
- * more than two thirds as many second differences in the same time. Of periods four times as many are kept.
+ * Whether so many means lack samples at a scale that the square there is no measure of the noise: the next scale has more
+ * than two thirds as many second differences in the same time. Periods are kept for four times as long as intervals.
  */
 static __always_inline bool has_gaps(const struct mpcc_delays *d, __u32 scale)
 {
@@ -512,14 +511,14 @@ MPCC_GLOBAL __s32 compare_delays(struct mpcc_delays *own nonnull,
 
 		if (j < finest || s->count < MPCC_FEWEST_CHANGES || s->power < s->count)
 			continue;
-		if (!noise && has_gaps(own, j))
+		if (!heard && has_gaps(own, j))
 			continue;
 		power = s->power / s->count << j;
 		alike = 256 - (__s32)((s->difference << 8) / s->power);
 		/* A few large changes among many small ones count as a few. */
 		changes = s->sum * s->sum / (2 * s->power);
-		if (!noise || (heard < 2 && j < MPCC_INTERVAL_SCALES)) {
-			if (!noise && alike > 128)
+		if (!heard || (heard == 1 && j < MPCC_INTERVAL_SCALES)) {
+			if (!heard && alike > 128)
 				evidence = changes * MPCC_ALIKE_AT_BEST * (alike - 128) >> 8;
 			if (noise < power)
 				noise = power;
@@ -611,7 +610,7 @@ static __always_inline __u32 last_verdict(const struct mpcc_delays *own, __u32 s
 
 /*
  * A new verdict on a sibling, whose id is not 0, or the last verdict if fewer than judge_every() intervals have passed since.
- * Takes one comparison of the records, or two if the base RTTs differ, of 3 to 6 us each.
+ * Takes one comparison of the records, or two if the base RTTs differ, of 1 to 6 us each.
  */
 MPCC_GLOBAL __u32 judge_bottleneck(struct mpcc_delays *own nonnull,
 				   const struct mpcc_delays *sibling nonnull, __u32 sibling_id)

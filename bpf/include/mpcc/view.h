@@ -256,7 +256,6 @@ MPCC_GLOBAL int fill_view(struct cc_view *v nonnull, __u64 group)
 	if (own)
 		read_subflow(&v->self, own);
 	read_private(&v->self, tp, state_of(tp));
-
 	for (__u32 backups = 0; backups < 2 && !v->counting; backups++) {
 		v->coupled = count_path(v, &v->self, backups, group);
 		if (conn)

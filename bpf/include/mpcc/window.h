@@ -21,7 +21,8 @@ TUNABLE_PAPER(alone, ALONE_CUBIC, MPCC_PAPER_ALONE,
 /*
  * The papers' parts are for losses that meet one subflow at a time. A queue that overflows meets several at once, and leaves
  * a connection under most rules 0.90 to 0.96 of one TCP's share; with 11/8 of the part it has 0.94 to 1.02 (simulated: 20
- * Mbit/s, RTTs of 40 to 200 ms, two and four subflows, one and three others). An algorithm that has less defines this.
+ * Mbit/s, RTTs of 40 to 200 ms, two and four subflows, one and three others). An algorithm for which 11/8 is too little or
+ * too much defines another number of eighths.
  */
 #ifndef MPCC_PART_TIMES_Q3
 #define MPCC_PART_TIMES_Q3 11
