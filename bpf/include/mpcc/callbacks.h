@@ -35,10 +35,19 @@ static __always_inline void control_init(struct sock *sk)
 static __always_inline void control_ack(struct sock *sk, __u32 ack, __u32 acked)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
+	struct mpcc_flow *flow = flow_of(tp);
 	__u32 rtt_us = newest_rtt(tp);
 
-	watch_delay(sk, rtt_us);
-	watch_queue(&flow_of(tp)->queue, tp, rtt_us);
+	/* Nothing else than the window is looked at more often than once an interval. */
+	if (delay_interval_ends(&flow->delays, tp->tcp_mstamp)) {
+		refresh_if_due(sk);
+		if (end_interval(sk))
+			judge_siblings(sk);
+	}
+	if (rtt_us) {
+		add_delay(&flow->delays, rtt_us);
+		watch_queue(&flow->queue, tp, rtt_us);
+	}
 	if (cc_hooks.on_ack)
 		cc_hooks.on_ack(state_of(tp), tp);
 	if (cc_hooks.grow)
@@ -100,7 +109,6 @@ SEC("struct_ops")
 void BPF_PROG(mpcc_cong_avoid, struct sock *sk, __u32 ack, __u32 acked)
 {
 	require_rule();
-	refresh_if_due(sk);
 	control_ack(sk, ack, acked);
 }
 

@@ -107,15 +107,20 @@ static __always_inline void grow_friendly(struct mpcc_curve *c, __u64 per_packet
  */
 static __always_inline void skip_pause(struct mpcc_flow *flow, const struct tcp_sock *tp)
 {
-	__u32 now_us = (__u32)tp->tcp_mstamp, rtt_us = tp->rack.rtt_us;
-	__u32 since_us = elapsed_us(now_us, flow->quiet_us), sent_us = elapsed_us(now_us, rtt_us);
+	__u32 now_us = (__u32)tp->tcp_mstamp, rtt_us = tp->rack.rtt_us, quiet_us = flow->quiet_us;
+	__u32 since_us = elapsed_us(now_us, quiet_us), sent_us = elapsed_us(now_us, rtt_us);
 
-	/* The curve's begin and the last segment are less than 2^31 us apart, however long ago both were. */
-	if (flow->curve_subflows && flow->quiet_us && since_us > rtt_us)
-		flow->curve.began_us = wrapping_diff(flow->curve.began_us, flow->quiet_us) < 0 ?
-					       later_us(flow->curve.began_us, since_us - rtt_us) :
-					       sent_us;
-	flow->quiet_us = tp->packets_out ? 0 : sent_us;
+	if (quiet_us) {
+		/* The curve's begin and the last segment are less than 2^31 us apart, however long ago both were. */
+		if (flow->curve_subflows && since_us > rtt_us)
+			flow->curve.began_us = wrapping_diff(flow->curve.began_us, quiet_us) < 0 ?
+						       later_us(flow->curve.began_us,
+								since_us - rtt_us) :
+						       sent_us;
+		flow->quiet_us = 0;
+	}
+	if (!tp->packets_out)
+		flow->quiet_us = sent_us;
 }
 
 /* A part of 1, in 2^-16: all of a subflow's growth. */

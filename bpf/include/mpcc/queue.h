@@ -92,7 +92,7 @@ static __always_inline __u32 delay_of_round(const struct mpcc_queue *q, const st
 	return d > 0 ? d : 0;
 }
 
-/* At an ACK: notes the RTT sample, 0 = none. At the end of a round measures the queue. */
+/* At an ACK with an RTT sample: notes the sample. At the end of a round measures the queue. */
 static __always_inline void watch_queue(struct mpcc_queue *q, const struct tcp_sock *tp,
 					__u32 rtt_us)
 {
@@ -100,7 +100,7 @@ static __always_inline void watch_queue(struct mpcc_queue *q, const struct tcp_s
 	__u32 lasts = tp->srtt_us >> (3 + MPCC_COARSE_SHIFT);
 	__u32 rtt = queue_units(rtt_us), since;
 
-	if (response != RESPONSE_QUEUE || !rtt_us)
+	if (response != RESPONSE_QUEUE)
 		return;
 	if (rtt > q->peak)
 		q->peak = rtt;

@@ -206,7 +206,10 @@ static __noinline int judge_siblings(struct sock *sk)
 	return 0;
 }
 
-/* Notes the interval that has ended. True: the siblings are to be judged, as at the first ACK. Not inlined either. */
+/*
+ * Begins an interval, and notes the interval that has ended, if delays are compared. True: the siblings are to be judged, as
+ * at the first ACK. Not inlined either.
+ */
 static __noinline bool end_interval(struct sock *sk)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
@@ -216,6 +219,8 @@ static __noinline bool end_interval(struct sock *sk)
 	__u64 id = flow->id, newest = 0;
 
 	begin_delays(&flow->delays, tp->tcp_mstamp);
+	if (couple != COUPLE_SHARED || !tp->is_mptcp)
+		return false;
 	own = delays_of(tp);
 	if (!own && id) {
 		bpf_map_update_elem(&mpcc_bottlenecks, &id, &no_delays, BPF_NOEXIST);
@@ -227,20 +232,6 @@ static __noinline bool end_interval(struct sock *sk)
 	}
 	return !own || !flow->place ||
 	       turns_until(flow, own, own->newest) != turns_until(flow, own, newest);
-}
-
-/* Notes an RTT sample; 0 = none. */
-static __always_inline void watch_delay(struct sock *sk, __u32 rtt_us)
-{
-	struct tcp_sock *tp = tcp_sk(sk);
-	struct mpcc_flow *flow = flow_of(tp);
-
-	if (couple != COUPLE_SHARED || !tp->is_mptcp)
-		return;
-	if (delay_interval_ends(&flow->delays, tp->tcp_mstamp) && end_interval(sk))
-		judge_siblings(sk);
-	if (rtt_us)
-		add_delay(&flow->delays, rtt_us);
 }
 
 #endif

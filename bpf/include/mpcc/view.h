@@ -49,7 +49,7 @@ static __always_inline __u32 min_rtt_of(const struct tcp_sock *tp)
 /* Whether the socket recovers from a timeout. */
 static __always_inline bool in_loss(const struct tcp_sock *tp)
 {
-	return mpcc_bits(&tp->inet_conn, icsk_ca_state) == TCP_CA_Loss;
+	return mpcc_bits(tp, inet_conn.icsk_ca_state) == TCP_CA_Loss;
 }
 
 /*
