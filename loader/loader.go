@@ -32,6 +32,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
@@ -416,7 +417,7 @@ func (done *Attached) attach(ctx context.Context, from source, o Options) error 
 	there := isPinned(from.Entry)
 	p := pinOf(from.Entry)
 	if !there {
-		if taken, err := p.stillOffered(ctx, p.name); err != nil {
+		if taken, err := p.stillOffered(ctx, p.name, 3*time.Second); err != nil {
 			return err
 		} else if taken {
 			return fmt.Errorf("load %s: the name is taken by a %s that mpcc has not loaded; remove that first (%s)", from, from.Kind.Noun(), p.remove(p.name))
@@ -485,7 +486,7 @@ func detach(ctx context.Context, p pin) (Unloaded, error) {
 	if err := os.Remove(p.path()); err != nil {
 		return Unloaded{}, explain("unload "+p.String(), err)
 	}
-	if still, err := p.stillOffered(ctx, p.name); err != nil {
+	if still, err := p.stillOffered(ctx, p.name, 30*time.Second); err != nil {
 		return Unloaded{}, err
 	} else if still {
 		return Unloaded{}, fmt.Errorf("unload %s: its pin is removed, but the kernel goes on offering it: another program holds its link", p)

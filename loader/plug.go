@@ -86,11 +86,10 @@ func (p *plug) offered() ([]string, error) {
 	return strings.Fields(b), err
 }
 
-// stillOffered reports whether the kernel still offers a name after 3 s. The kernel takes the name away some
-// time after the link's last holder, a pin or a process, has gone.
-func (p *plug) stillOffered(ctx context.Context, name string) (bool, error) {
-	const settled = 3 * time.Second
-	for end := time.Now().Add(settled); ; {
+// stillOffered reports whether the kernel still offers a name after so long. The kernel takes the name away some
+// time after the link's last holder, a pin or a process, has gone: seconds, where all CPUs are busy.
+func (p *plug) stillOffered(ctx context.Context, name string, after time.Duration) (bool, error) {
+	for end := time.Now().Add(after); ; {
 		names, err := p.offered()
 		if err != nil || !slices.Contains(names, name) {
 			return false, err
