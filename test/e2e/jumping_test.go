@@ -32,7 +32,7 @@ func TestOwnTimeJumpingPath(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 0))
 	between := func(low, high float64) float64 { return low * math.Pow(high/low, random.Float64()) }
 	jump := func() lab.Shape {
-		return lab.Shape{Rate: uint64(between(0.2e6, 50e6)), Delay: time.Duration(between(5, 500) * 1e6), Queue: 100}
+		return lab.Shape{Rate: uint64(between(0.2e6, 50e6)), Delay: time.Duration(between(5, 500) / 2 * 1e6), Queue: 100}
 	}
 	n := newTwoPaths(t, [2]lab.Shape{jump(), {Rate: steady, Delay: 30 * time.Millisecond, Queue: 100}})
 	n.schedule(t, "earliest")
@@ -54,8 +54,11 @@ func TestOwnTimeJumpingPath(t *testing.T) {
 			continue
 		}
 		next = next.Add(time.Second)
-		if err := n.paths[0].Set(lab.AtoB, jump()); err != nil {
-			t.Fatalf("after %d jumps: %v", jumps, err)
+		shape := jump()
+		for _, way := range []lab.Dir{lab.AtoB, lab.BtoA} {
+			if err := n.paths[0].Set(way, shape); err != nil {
+				t.Fatalf("after %d jumps: %v", jumps, err)
+			}
 		}
 		jumps++
 	}
