@@ -97,13 +97,13 @@ least 0.98 of what the kernel's has, under CUBIC, but for 0.97 ± 0.04 behind a 
 | has 20 Mbit/s and 16 ms | 37.0 | 36.9 | 36.9 | 36.9 | 36.9 |
 | as it is, ten files of 1 MB | 19.4 | 19.1 | 16.9 ± 0.2 | 19.1 | 19.5 |
 
-Linux 6.12 in a VM, the kernel's scheduler : earliest, five runs each:
+Linux 6.12 in a VM, the kernel's scheduler : earliest, ten runs each:
 
 | | ` + "`cubic`" + ` | ` + "`bbr`" + ` | ` + "`lia`" + ` | ` + "`dwc`" + ` |
 |---|---|---|---|---|
-| walking out of the Wi-Fi with 25 MB; the paths carry 15.5 ([all schedulers](reliability.md#a-path-that-holds-up-the-other)) | 8.2 ± 0.7 : 14.7 ± 0.2 | 5.1 ± 0.2 : 14.2 | 8.3 ± 0.5 : 14.5 ± 0.2 | 8.3 ± 0.7 : 14.6 ± 0.3 |
-| DSL with 6 Mbit/s, and a satellite with 16 that loses 0.3 % | 6.2 ± 0.7 : 7.9 ± 0.6 | 8.5 ± 1.5 : 16.6 ± 0.9 | 6.7 ± 0.5 : 10.2 ± 3.3 | 6.4 ± 0.7 : 9.5 ± 2.4 |
-| fibre, LTE and Wi-Fi, nothing wrong | 26.0 ± 2.8 : 28.1 ± 0.7 | 32.0 ± 0.1 : 32.0 ± 0.3 | 29.6 ± 1.1 : 32.2 ± 0.4 | 28.8 ± 1.5 : 30.9 ± 2.2 |
+| walking out of the Wi-Fi with 25 MB; the paths carry 15.5 ([all schedulers](reliability.md#a-path-that-holds-up-the-other)) | 8.0 ± 0.3 : 14.6 ± 0.3 | 5.3 ± 0.3 : 14.3 ± 0.4 | 8.1 ± 0.3 : 14.9 | 8.0 ± 0.4 : 14.8 ± 0.2 |
+| DSL with 6 Mbit/s, and a satellite with 16 that loses 0.3 % | 6.8 ± 0.2 : 7.0 ± 0.2 | 7.7 ± 0.5 : 16.5 ± 0.9 | 6.5 ± 0.4 : 9.0 ± 1.2 | 6.8 ± 0.3 : 9.1 ± 1.6 |
+| fibre, LTE and Wi-Fi, nothing wrong | 26.4 ± 0.9 : 28.5 ± 0.5 | 31.9 ± 0.1 : 32.1 ± 0.1 | 30.3 ± 0.4 : 32.0 ± 0.2 | 29.9 ± 0.5 : 31.6 ± 0.8 |
 
 Beside a path with another rate each second, of 0.2 to 50 Mbit/s, and another RTT, of 5 to 500 ms, a steady path of 10 Mbit/s
 had the connection carry 6.6 Mbit/s under the kernel's scheduler, 8.3 under minrtt and 10.6 under earliest, in one run of three
