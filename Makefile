@@ -309,6 +309,15 @@ soak: deps debug-deps ## Run the kernel's part ROUNDS times on a kernel with KAS
 	for kernel in $(SOAK_KERNELS); do go run ./test/kernels/cmd/vm run -kernel $$kernel /usr/bin/e2e.test \
 		-test.v -test.run '$(SOAKED)' -test.count $(ROUNDS) -test.timeout 12h; done
 
+# The kernel's source from which soak has built its debug kernel.
+KERNEL_SOURCE := .cache/vm/kernel-debug/build
+
+.PHONY: checkpatch
+checkpatch: ## Check the module's source with the kernel's checkpatch.pl, from the source that soak has fetched
+	@[ -e $(KERNEL_SOURCE)/scripts/checkpatch.pl ] || \
+		{ echo "no $(KERNEL_SOURCE)/scripts/checkpatch.pl: run make soak SOAK_KERNELS=debug" >&2; exit 1; }
+	perl $(KERNEL_SOURCE)/scripts/checkpatch.pl --root=$(KERNEL_SOURCE) --strict -f bpf/kmod/src/*.[ch]
+
 PARTS ?=
 
 .PHONY: verify

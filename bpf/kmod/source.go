@@ -22,13 +22,16 @@ func Source() fs.FS {
 	return src
 }
 
-// Version returns a hash of the module's source, by which mpcc tells whether a module is of the same version;
-// Kbuild writes the same one into the module.
+// Version returns a hash of the module's C files, by which mpcc tells whether a module is of the same version;
+// Kbuild writes the same hash into the module.
 func Version() string {
-	text, err := files.ReadFile("src/mpcc_sched.c")
-	if err != nil {
-		panic(err) // it is embedded
+	sum := sha256.New()
+	for _, name := range []string{"mpcc_sched.c", "kernel_private.h"} {
+		text, err := files.ReadFile("src/" + name)
+		if err != nil {
+			panic(err) // the file is embedded
+		}
+		sum.Write(text)
 	}
-	sum := sha256.Sum256(text)
-	return hex.EncodeToString(sum[:])[:12]
+	return hex.EncodeToString(sum.Sum(nil))[:12]
 }

@@ -18,14 +18,14 @@
 #include <linux/btf.h>
 #include <linux/btf_ids.h>
 #include <linux/init.h>
+#include <linux/kallsyms.h>
 #include <linux/kprobes.h>
 #include <linux/module.h>
 #include <linux/static_call.h>
 #include <net/mptcp.h>
 #include <net/tcp.h>
 
-/* The kernel keeps its definition to itself; pointers to it are enough here. */
-struct mptcp_subflow_context;
+#include "kernel_private.h"
 
 /* Newer kernels have no such flag, as every kfunc takes trusted arguments only. */
 #ifndef KF_TRUSTED_ARGS
@@ -48,15 +48,6 @@ struct mptcp_xsched_ops {
 };
 
 static_assert(offsetof(struct mptcp_xsched_ops, kernel) == 0);
-
-/* What the kernel declares in no header for modules. check_function() compares the prototypes. */
-unsigned long kallsyms_lookup_name(const char *name);
-int mptcp_register_scheduler(struct mptcp_sched_ops *sched);
-void mptcp_unregister_scheduler(struct mptcp_sched_ops *sched);
-void mptcp_subflow_set_scheduled(struct mptcp_subflow_context *subflow, bool scheduled);
-bool mptcp_subflow_active(struct mptcp_subflow_context *subflow);
-struct sock *mptcp_subflow_get_retrans(struct mptcp_sock *msk);
-bool __mptcp_retransmit_pending_data(struct sock *sk);
 
 DEFINE_STATIC_CALL_NULL(xsched_lookup, kallsyms_lookup_name);
 DEFINE_STATIC_CALL_NULL(xsched_find_type, btf_find_by_name_kind);
