@@ -8,6 +8,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
 )
 
 // Kernel functions that every MPCC_NATIVE scheduler may take for granted: the MPTCP development tree has them all, as of
@@ -50,4 +53,42 @@ func TestNativeFunctions(t *testing.T) {
 	if checked == 0 {
 		t.Error("there are no native objects")
 	}
+}
+
+// Under lockdown=confidentiality the kernel offers programs no bpf_probe_read_kernel(), and refuses those that call it.
+// docs/security.md says which objects load all the same.
+func TestLockdown(t *testing.T) {
+	refused := map[string]bool{"cc": true, "sched-prefer": true, "sched-prefer-native": true}
+	objects, err := files.ReadDir(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range objects {
+		name := strings.TrimSuffix(o.Name(), ".o")
+		kind, _, _ := strings.Cut(name, "-")
+		text, err := files.ReadFile(o.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		spec, err := ebpf.LoadCollectionSpecFromReader(bytes.NewReader(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, want := reads(spec), refused[kind] || refused[name]; got != want {
+			t.Errorf("%s calls bpf_probe_read_kernel: %v, want %v", name, got, want)
+		}
+	}
+}
+
+// reads says whether a program calls bpf_probe_read_kernel() or one of its variants.
+func reads(spec *ebpf.CollectionSpec) bool {
+	gated := []asm.BuiltinFunc{asm.FnProbeRead, asm.FnProbeReadStr, asm.FnProbeReadKernel, asm.FnProbeReadKernelStr}
+	for _, p := range spec.Programs {
+		for _, i := range p.Instructions {
+			if i.IsBuiltinCall() && slices.Contains(gated, asm.BuiltinFunc(i.Constant)) {
+				return true
+			}
+		}
+	}
+	return false
 }
