@@ -17,7 +17,7 @@ import (
 // October 2026. Others must be weak, so that an object loads without them.
 var nativeFunctions = []string{
 	"bpf_iter_mptcp_subflow_new", "bpf_iter_mptcp_subflow_next", "bpf_iter_mptcp_subflow_destroy",
-	"mptcp_subflow_active", "mptcp_subflow_set_scheduled", "mptcp_set_timeout", "bpf_rdonly_cast",
+	"mptcp_subflow_active", "mptcp_subflow_set_scheduled", "bpf_rdonly_cast",
 }
 
 func TestNativeFunctions(t *testing.T) {

@@ -91,6 +91,8 @@ struct sched_iter {
 } __attribute__((aligned(8)));
 
 extern struct mptcp_subflow_context *sched_iter_next(struct sched_iter *it) __ksym;
+/* Older trees take a struct mptcp_sock. The verifier looks at what the pointer is, not at this declaration. */
+extern int sched_iter_new(struct sched_iter *it, struct sock *sk) __ksym;
 #else
 struct sched_iter {
 	__u64 opaque[4];
@@ -102,14 +104,16 @@ struct mptcp_xsched_subflow {
 };
 
 extern struct mptcp_xsched_subflow *sched_iter_next(struct sched_iter *it) __ksym;
-#endif
 extern int sched_iter_new(struct sched_iter *it, struct mptcp_sock *msk) __ksym;
+#endif
 extern void sched_iter_destroy(struct sched_iter *it) __ksym;
 extern void sched_set_scheduled(struct mptcp_subflow_context *subflow, bool scheduled) __ksym;
 extern bool sched_active(struct mptcp_subflow_context *subflow) __ksym;
 
 #ifdef MPCC_NATIVE
-extern void mptcp_set_timeout(struct sock *sk) __ksym;
+/* Older trees let programs call the first. Newer ones, since 2026, have the second, and may have the first for themselves. */
+extern void mptcp_set_timeout(struct sock *sk) __ksym __weak;
+extern void bpf_mptcp_set_timeout(struct mptcp_sock *msk) __ksym __weak;
 /* In older trees the scheduler counts a timeout, by the first. Newer ones have the second, and count before they ask. */
 extern void mptcp_pm_subflow_chk_stale(const struct mptcp_sock *msk,
 				       struct sock *ssk) __ksym __weak;
@@ -152,7 +156,11 @@ extern void mptcp_xsched_grow_buffer(struct mptcp_sock *msk, __u64 bytes) __ksym
 static __always_inline struct sched_iter *sched_iter_begin(struct sched_iter *it,
 							   struct mptcp_sock *msk)
 {
+#ifdef MPCC_NATIVE
+	sched_iter_new(it, (struct sock *)msk);
+#else
 	sched_iter_new(it, msk);
+#endif
 	return it;
 }
 
@@ -277,7 +285,10 @@ static __always_inline __u32 sched_timeout_left(const struct tcp_sock *tp)
 static __always_inline void sched_set_timeout(struct mptcp_sock *msk, unsigned long timeout)
 {
 #ifdef MPCC_NATIVE
-	mptcp_set_timeout(&msk->sk.icsk_inet.sk);
+	if (bpf_mptcp_set_timeout)
+		bpf_mptcp_set_timeout(msk);
+	else if (mptcp_set_timeout)
+		mptcp_set_timeout(&msk->sk.icsk_inet.sk);
 #else
 	msk->timer_ival = timeout;
 #endif
