@@ -5,6 +5,7 @@ package loader
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strconv"
@@ -22,6 +23,7 @@ type Feature struct {
 	Present bool   `json:"present"`
 	Origin  string `json:"origin,omitempty"` // whose it is, where it may be the kernel's or mpcc's
 	Mend    string `json:"mend,omitempty"`   // how to get it, where it is absent
+	Limits  string `json:"limits,omitempty"` // what mpcc's algorithms cannot do with it
 }
 
 // kernelFeature is a feature that the kernel's types (BTF) show. Its version does not: distributions backport.
@@ -110,7 +112,7 @@ func probeSchedType(fit bool) Feature {
 	loaded := err == nil && hasStruct(moduleSchedType)(spec)
 	switch {
 	case hasNativeScheds():
-		f.Present, f.Origin = true, "the kernel's own"
+		f.Present, f.Origin, f.Limits = true, "the kernel's own", nativeLimits()
 	case loaded && hasFunc(moduleLatest)(spec):
 		f.Present, f.Origin = true, "mpcc's kernel module"
 	case loaded:
@@ -121,6 +123,44 @@ func probeSchedType(fit bool) Feature {
 		f.Mend = "mpcc's kernel module adds them, but only to kernels that have all else"
 	}
 	return f
+}
+
+// What packet schedulers cannot do on kernels with a struct_ops type of their own, which have no functions for it: see
+// SCHED_CAN_RESEND in sched_kernel.h.
+var nativeLimit = map[string]string{
+	"earliest":  "sends nothing again before a timeout",
+	"prefer":    "does not reach the cap where all paths of a connection have one",
+	"redundant": "copies at timeouts only",
+}
+
+const nativeBuffers = "send buffers do not grow"
+
+// nativeLimits returns, in one line, the limits of all schedulers.
+func nativeLimits() string {
+	var all []string
+	for _, name := range slices.Sorted(maps.Keys(nativeLimit)) {
+		all = append(all, name+" "+nativeLimit[name])
+	}
+	return strings.Join(append(all, nativeBuffers), "; ")
+}
+
+// limits returns what an algorithm of mpcc's cannot do on kernels with a struct_ops type of their own; "" if nothing.
+func limits(e catalog.Entry) string {
+	switch own := nativeLimit[e.Name]; {
+	case e.Kind != catalog.Sched:
+		return ""
+	case own != "":
+		return own + "; " + nativeBuffers
+	}
+	return nativeBuffers
+}
+
+// Limits returns what an algorithm of mpcc's cannot do on this kernel, in words that follow its name; "" if nothing.
+func Limits(e catalog.Entry) string {
+	if !hasNativeScheds() {
+		return ""
+	}
+	return limits(e)
 }
 
 func hasNativeScheds() bool {

@@ -107,6 +107,9 @@ func (d diagnosis) print(w io.Writer) error {
 		case f.Origin != "":
 			state = "yes: " + f.Origin
 		}
+		if f.Limits != "" {
+			state += ", with limits: " + f.Limits
+		}
 		fmt.Fprintf(t, "%s\t%s\n", f.Name, state)
 	}
 	fmt.Fprintln(t, "\t\nALGORITHM\tCAN BE ATTACHED")

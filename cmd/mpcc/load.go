@@ -68,6 +68,9 @@ for half as many connections under packet schedulers.`,
 				if err != nil {
 					return err
 				}
+				if limits := loader.Limits(l.Entry); limits != "" && l.object == nil {
+					fmt.Fprintf(c.OutOrStdout(), "%s: with this kernel's own type of packet schedulers: %s\n", l, limits)
+				}
 			}
 			if !slices.ContainsFunc(all, isSched) {
 				return warnOfStarving(c.OutOrStdout(), all, o.Set)
