@@ -481,7 +481,7 @@ func TestOwnTimeSteerByPaths(t *testing.T) {
 	between(t, "Mbit/s on the first path, freely", free[dsl], 5, 10.5)
 	between(t, "Mbit/s on the second path, freely", free[lte], 5, 10.5)
 
-	n.prefer(t, lte, "--rank", "2", "--weight", "3", "--spill")
+	n.prefer(t, lte, "--rank", "2", "--weight", "3", "--cap", "1mbit", "--spill") // of these, steer enforces the rank
 	s := steer(t, n.client, "--paths")
 	if c := s.next(t, 0); !c.Backup || c.Interface != n.paths[lte].Interface(n.client) || !strings.Contains(c.Rule, "rank 2") {
 		t.Errorf("the change is %+v", c)
@@ -504,8 +504,17 @@ func TestOwnTimeSteerByPaths(t *testing.T) {
 	between(t, "Mbit/s with the quota used up", spent[dsl], 0, 0.1)
 	between(t, "Mbit/s on rank 2", spent[lte], 5, 10.5)
 
+	n.prefer(t, lte, "--exclude") // comes after a quota that is used up
+	if c := s.next(t, 4); !c.Backup || c.Interface != n.paths[lte].Interface(n.client) || !strings.Contains(c.Rule, "excluded") {
+		t.Errorf("with an exclusion the changes are %+v", s.seen(t))
+	}
+	time.Sleep(time.Second)
+	excluded := n.rates(t, lab.BtoA, during(time.Second))
+	between(t, "Mbit/s on the path with the quota used up", excluded[dsl], 5, 10.5)
+	between(t, "Mbit/s on the excluded path", excluded[lte], 0, 0.1)
+
 	s.end(t, syscall.SIGTERM)
-	for _, what := range []string{"weight", "spill"} {
+	for _, what := range []string{"weight", "cap", "spill"} {
 		if said := what + " needs the packet scheduler prefer on the host that sends"; !strings.Contains(s.complaint.String(), said) {
 			t.Errorf("it does not say %q: %s", said, s.complaint.String())
 		}
