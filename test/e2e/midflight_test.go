@@ -65,9 +65,9 @@ func alone(subflows []live) bool {
 	return false
 }
 
-// A subflow comes and goes while content flows.
+// A subflow comes and goes while content flows. The paths share nothing, so that only couple=always couples the subflows.
 func TestSubflowJoinsAndLeaves(t *testing.T) {
-	load(t, "lia")
+	load(t, "lia", "--set", "couple=always")
 	n := newTwoPaths(t, twin)
 	second := func(addrs ...netip.Addr) {
 		var endpoints []lab.MPTCPEndpoint
