@@ -13,7 +13,7 @@
  * N is the peer's window in segments; tau = d_min / w_min spaces the fastest path's segments, so that
  * tau / d_min is 1 / w_min.
  *
- * Deviations. D is the smoothed RTT: the paper's one-way delays need timestamps that MPTCP does not carry.
+ * Deviations. D is the smoothed RTT: the paper's one-way delays need the peer's clock, which this host does not know.
  * beta and theta_0 are not published; the values are ours. Theta = theta_max, which the paper leaves open, gets the
  * milder step. The paper's text has the averaging step, and above theta_max only: rule=text, the default. Algorithm 1
  * also cuts where the peer's buffer has room for the paths' difference, and leaves a fifth of DSL and LTE unused.

@@ -9,7 +9,7 @@
  * Packets handed to a subflow that wait there to be sent count as unacknowledged: the kernel hands them
  * over in fragments of up to 32 KiB.
  *
- * Deviations. The delay is the smoothed RTT: one-way delays need timestamps that MPTCP does not carry. The
+ * Deviations. The delay is the smoothed RTT: one-way delays need the peer's clock, which this host does not know. The
  * kernel does not say which subflow carried the data: every one with unacknowledged data may have.
  */
 #include "mpcc/sched.h"
