@@ -111,6 +111,34 @@ func TestPaperSetsWhatThePaperHas(t *testing.T) {
 	}
 }
 
+// What docs/gen/defaults.md says of all congestion controls. mpCUBIC has a course of its own and no growth.
+func TestDefaultsOfEveryControl(t *testing.T) {
+	for _, e := range catalog.Entries {
+		if e.Kind != catalog.CC {
+			continue
+		}
+		want := map[string]string{
+			"alone": "cubic", "couple": "shared", "growth": "cubic", "plain": "kernel", "response": "queue", "slow_start": "hystart",
+		}
+		if e.Name == "mpcubic" {
+			delete(want, "growth")
+		}
+		all, err := Tunables(e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := map[string]string{}
+		for _, tunable := range all {
+			if tunable.Name == "growth" || want[tunable.Name] != "" {
+				got[tunable.Name] = tunable.Default
+			}
+		}
+		if !maps.Equal(got, want) {
+			t.Errorf("%s comes with %v, want %v", e, got, want)
+		}
+	}
+}
+
 func TestEveryAlgorithmTakesPaper(t *testing.T) {
 	for _, e := range catalog.Entries {
 		if err := CheckTunables(e, map[string]string{Paper: ""}); err != nil {

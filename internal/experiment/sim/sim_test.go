@@ -102,6 +102,20 @@ func TestShares(t *testing.T) {
 	}
 }
 
+// Behind a queue of one bandwidth-delay product, as much as the kernel's CUBIC: LIA as it comes divides CUBIC's growth between
+// its two subflows once it has found that they share the queue. Two uncoupled subflows would have two shares.
+func TestShareBesideCubic(t *testing.T) {
+	text := strings.NewReplacer("CC", "lia", "10 ms", "20 ms", "packets: 50", "packets: 66", "transport: tcp", "transport: tcp, cc: cubic").Replace(bottleneck)
+	multi, single := 0.0, 0.0
+	for seed := range uint64(12) {
+		rates := megabits(t, start(t, text, seed), 20*time.Second, 80*time.Second)
+		multi, single = multi+rates[0], single+rates[1]
+	}
+	if share := multi / single; share < 0.8 || share > 1.1 {
+		t.Errorf("two subflows have %.2f of what one TCP connection has, want 0.8 to 1.1", share)
+	}
+}
+
 const lossy = `
 phases: {measure: 10 s}
 hosts: [{name: user}, {name: server}]
