@@ -117,21 +117,141 @@ func TestSchedulersFill(t *testing.T) {
 	}
 }
 
+// wifiAndLTE is the network of scenario slow-path, of which a phone downloads: fast is the Wi-Fi, slow the LTE.
+func wifiAndLTE(scheduler, cc, lte string) string {
+	return strings.NewReplacer(
+		"cc: reno", "cc: "+cc,
+		"10 Mbit/s, delay: 10 ms", "20 Mbit/s, delay: 8 ms, queue: {packets: 60}",
+		"5 Mbit/s, delay: 30 ms", "10 Mbit/s, queue: {packets: 100}, "+lte,
+	).Replace(choosing(scheduler, "traffic: bulk, direction: down"))
+}
+
+// Frames of 1514 bytes with 1420 of content, of those that fill the Wi-Fi and the LTE of wifiAndLTE.
+const (
+	wifiContent = 20e6 / 8 * 1420 / 1514 // bytes per second
+	lteFrames   = 10e6 / 8 / 1514        // per second
+)
+
+// setRate changes a link's rate at a time.
+func setRate(t *testing.T, s *Simulation, at time.Duration, link scenario.LinkName, rate scenario.Rate) {
+	t.Helper()
+	until(t, s, at)
+	if err := s.Change(scenario.Event{Link: link, Rate: &rate}); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // Who walks out of a WLAN goes on by the other path, although what still waits in the WLAN takes seconds: the send buffer
 // holds enough for both. With the kernel's buffer minrtt has 6.5 Mbit/s here.
 func TestSchedulersLeaveAPathThatSlowsDown(t *testing.T) {
-	for name, least := range map[string]float64{"minrtt": 0.7, "blest": 0.7, "ecf": 0.7, "prefer": 0.7, "roundrobin": 0.7, "earliest": 0.9} {
-		text := strings.ReplaceAll(choosing(name, "traffic: bulk, direction: down"), "cc: reno", "cc: cubic")
-		text = strings.ReplaceAll(text, "10 Mbit/s, delay: 10 ms", "20 Mbit/s, delay: 8 ms, queue: {packets: 60}")
-		s := start(t, strings.ReplaceAll(text, "5 Mbit/s, delay: 30 ms", "10 Mbit/s, delay: 30 ms, queue: {packets: 100}"), 1)
-		until(t, s, 4*time.Second)
-		slow := scenario.Rate(0.5e6)
-		if err := s.Change(scenario.Event{Link: "fast", Rate: &slow}); err != nil {
-			t.Fatal(err)
-		}
+	for name, least := range map[string]float64{
+		"minrtt": 0.7, "blest": 0.7, "ecf": 0.7, "prefer": 0.7, "roundrobin": 0.7, "earliest": 0.9,
+	} {
+		s := start(t, wifiAndLTE(name, "cubic", "delay: 30 ms"), 1)
+		setRate(t, s, 4*time.Second, "fast", 0.5e6)
 		rate := megabits(t, s, 5*time.Second, 25*time.Second)[0]
 		if all := (10 + 0.5) * 1420 / 1514; rate < least*all {
 			t.Errorf("%s: %.2f Mbit/s, where the paths carry %.2f", name, rate, all)
+		}
+	}
+}
+
+// deliveries returns how many packets an interface's subflows have delivered.
+func deliveries(u *User, iface string) (packets uint64) {
+	for _, f := range u.Subflows() {
+		if f.Interface == iface {
+			packets += f.Tally().Delivered
+		}
+	}
+	return packets
+}
+
+// Out of the WLAN earliest keeps LTE full in each second, although the Wi-Fi takes three seconds with the packets of its
+// queue and of the retransmissions behind the queue. In the fourth second LTE may stand still for a part: the peer's window
+// of 3.6 MB is then full, and the timer at whose expiry earliest sends the Wi-Fi's bytes again starts anew with each packet
+// that arrives on the Wi-Fi, every 24 ms.
+func TestEarliestKeepsLTEFull(t *testing.T) {
+	for _, cc := range []string{"cubic", "lia"} {
+		for seed := range uint64(5) {
+			s := start(t, wifiAndLTE("earliest", cc, "delay: 30 ms"), seed)
+			const fall, end = 4 * time.Second, 25 * time.Second
+			setRate(t, s, fall, "fast", 0.5e6)
+			until(t, s, fall+time.Second)
+			first := deliveries(s.Users[0], "slow")
+			before := first
+			for at := s.Now(); at < end; at += time.Second {
+				until(t, s, at+time.Second)
+				now := deliveries(s.Users[0], "slow")
+				if share := float64(now-before) / lteFrames; share < 0.95 && at-fall != 3*time.Second || share < 0.5 {
+					t.Errorf("%s, seed %d: from %v on after the fall LTE carries %.2f of its rate for a second", cc, seed, at-fall, share)
+				}
+				before = now
+			}
+			if share := float64(before-first) / lteFrames / (end - fall - time.Second).Seconds(); share < 0.95 {
+				t.Errorf("%s, seed %d: LTE carries %.2f of its rate", cc, seed, share)
+			}
+		}
+	}
+}
+
+// Back in the WLAN earliest fills the Wi-Fi within two seconds, 1.5 of which a full queue takes that came at 0.5 Mbit/s.
+func TestEarliestReturnsToTheWiFi(t *testing.T) {
+	for _, cc := range []string{"cubic", "lia"} {
+		for _, away := range []time.Duration{3 * time.Second, 6 * time.Second, 12 * time.Second} {
+			for seed := range uint64(3) {
+				s := start(t, wifiAndLTE("earliest", cc, "delay: 30 ms"), seed)
+				setRate(t, s, 4*time.Second, "fast", 0.5e6)
+				back := 4*time.Second + away
+				setRate(t, s, back, "fast", 20e6)
+				until(t, s, back+1500*time.Millisecond)
+				before := interfaces(s.Users[0])["fast"]
+				until(t, s, back+2*time.Second)
+				if share := float64(interfaces(s.Users[0])["fast"]-before) / (wifiContent / 2); share < 0.95 {
+					t.Errorf("%s, seed %d, away for %v: 1.5 to 2 s after the return the Wi-Fi carries %.2f of its rate",
+						cc, seed, away, share)
+				}
+			}
+		}
+	}
+}
+
+// What the Wi-Fi carries beside an LTE that loses packets, jitters or dies is what it carries where it is the only path.
+func TestEarliestIsNotSlowedByASiblingsTrouble(t *testing.T) {
+	const from, window, windows = 3 * time.Second, 5 * time.Second, 4
+	carried := func(text string, seed uint64, dies bool) (bytes [windows]float64) {
+		s := start(t, text, seed)
+		until(t, s, from)
+		if dies {
+			if err := s.Change(scenario.Event{Link: "slow", Loss: new(scenario.Percent(100))}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		before := interfaces(s.Users[0])["fast"]
+		for i := range bytes {
+			until(t, s, s.Now()+window)
+			now := interfaces(s.Users[0])["fast"]
+			bytes[i] = float64(now - before)
+			before = now
+		}
+		return bytes
+	}
+	for _, cc := range []string{"cubic", "lia"} {
+		for seed := range uint64(4) {
+			healthy := wifiAndLTE("earliest", cc, "delay: 30 ms")
+			alone := carried(strings.ReplaceAll(healthy, ", endpoints: [{link: slow}]", ""), seed, false)
+			near(t, "the Wi-Fi alone", alone[0], wifiContent*window.Seconds(), 0.01)
+			for trouble, text := range map[string]string{
+				"loses 5 %":        wifiAndLTE("earliest", cc, "delay: 30 ms, loss: 5 %"),
+				"jitters by 25 ms": wifiAndLTE("earliest", cc, "delay: 30 ms, jitter: 25 ms"),
+				"dies":             healthy,
+			} {
+				for i, bytes := range carried(text, seed, trouble == "dies") {
+					if share := bytes / alone[i]; share < 0.95 {
+						t.Errorf("%s, seed %d, LTE %s: from %v on the Wi-Fi carries %.3f of what it carries alone, for %v",
+							cc, seed, trouble, from+time.Duration(i)*window, share, window)
+					}
+				}
+			}
 		}
 	}
 }
