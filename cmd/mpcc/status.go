@@ -339,11 +339,11 @@ func (s status) print(w io.Writer) error {
 		}
 	}
 	if len(s.SchedTotals) > 0 {
-		fmt.Fprintln(t, "\nTOTAL\tNETNS\tCONNECTIONS\tDECISIONS\tWAITS\tAGAIN\tBYTES")
+		fmt.Fprintln(t, "\nTOTAL\tNETNS\tCONNECTIONS\tDECISIONS\tWAITS\tAGAIN\tREPEATED\tBYTES")
 		for _, total := range s.SchedTotals {
-			fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%d\t%d\t%s\n", catalog.Short(catalog.Sched, total.Scheduler),
+			fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%s\n", catalog.Short(catalog.Sched, total.Scheduler),
 				figures.Netns(total.NetnsName, total.Netns), total.Opened, total.Decisions, total.Waits,
-				total.Retransmissions, figures.Size(total.Bytes))
+				total.Retransmissions, total.Repeats, figures.Size(total.Bytes))
 		}
 	}
 	err := t.Flush()
