@@ -278,6 +278,7 @@ var Entries = []Entry{
 		Source:         "mptcp_redundant of the MPTCP kernel v0.9x",
 		Rule:           "new data on the lowest RTT; copies of it on the others as their windows take them",
 		Reconstruction: "copies are made by sending again: the stock kernel has one cursor for all subflows",
+		Differs:        "the original sends what a subflow held at its own timeout again on one subflow, which may be a backup; here the oldest data goes out again at the connection's timeout, on all subflows with room if one that held data has died, and on backups only once every other subflow has died or is stalled",
 		State:          "the leader, how far copies go",
 		Good:           "delay and loss of thin flows",
 		Bad:            "rate: all paths together carry no more than the best one",

@@ -75,7 +75,8 @@ those [published here](results.md): CDD beside a path 100 ms slower got 0.9 Mbit
 **How much waits.** The kernel gives a connection the send buffers of its subflows together, each made for the delay of one.
 When a path slows down, what it still holds keeps the stream waiting, the buffer fills, and the other paths stand still. While
 one of mpcc's schedulers runs, the buffer holds three times what all subflows send in the longest of their RTTs, within
-` + "`net.ipv4.tcp_wmem`" + `'s largest value for each subflow, so that two subflows take 8 MB at most with Debian's settings. What is
+` + "`net.ipv4.tcp_wmem`" + `'s largest value for each subflow. With Debian's settings, 4 MB, a connection of two subflows takes 8 MB at
+most, one of eight 32 MB: as much as all subflows together send at 150 Mbit/s in three times an RTT of 600 ms. What is
 needed is reckoned every 100 ms; the buffer grows, and becomes smaller only when a subflow ends. An application that sets
 SO_SNDBUF keeps what it asked for. Under the kernel's own scheduler the buffer stays as the kernel makes it: that scheduler
 would hand all data in a larger buffer to the slow path.
@@ -111,6 +112,19 @@ minutes each.
 
 No scheduler mends a path whose rate the congestion control does not find, as CUBIC does not find that of a satellite that loses packets.
 
+**A path that ` + "`ecf`" + ` leaves unused.** By its authors' rule ECF hands a slow path nothing while the fastest one sends all that
+the send buffer holds within an RTT of the slow path, or within 5/4 of that RTT once it waits. How much the slow path could
+carry does not count. So a path with a long RTT stays unused, its window at the ten packets of the beginning, where the
+application sets a small SO_SNDBUF or has little to send. Simulated, DSL with 8 Mbit/s and a satellite with 15 (RTT 564 ms,
+no loss): with SO_SNDBUF at 300 KB the connection has the DSL's 7.5 Mbit/s, without SO_SNDBUF 21. Leave SO_SNDBUF alone, or
+take ` + "`earliest`" + `.
+
+**Kernels with a scheduler type of their own.** MPTCP's development tree has ` + "`mptcp_sched_ops`" + `, and mpcc takes that type
+where it is there. The type comes without what the module adds elsewhere. The send buffer stays as the kernel makes it. No
+other subflow sends again what one holds before a timeout of the connection, and then one fragment goes out at a time, the
+oldest: also of what a stalled subflow held and of what the peer threw away. So ` + "`earliest`" + ` only waits for faster subflows,
+` + "`redundant`" + ` makes copies at timeouts only, and a wait of ` + "`prefer`" + ` for a cap ends after 200 ms at the earliest.
+
 **Who gets it.** A socket keeps the scheduler that was its namespace's default when it was made, and what a listener
 accepts has the listener's. So after ` + "`mpcc load NAME --default`" + ` connections to come have it, but for those
 to servers that run already: restart these. ` + "`mpcc status`" + ` lists them.
@@ -125,14 +139,18 @@ to servers that run already: restart these. ` + "`mpcc status`" + ` lists them.
 The rules are the sources' own, but for what this table says and for the deviations in the header of each file. What
 is around the rules is the same for all of mpcc's, and not always the sources': a congestion control counts backups
 only where no other subflow counts, while the MPTCP kernel's modules count them always. Which of its subflows a
-scheduler may choose from, when that is a backup, and where data is sent again follows the stock kernel, whose timer
-has the oldest data sent again.
+scheduler may choose from, and when that is a backup, follows the stock kernel. At a timeout of the connection the oldest data
+goes out again, as the stock kernel has it; all that a stalled subflow held, or that the peer threw away, goes out again at
+once, as only mpcc has it.
 
 | name | |
 |---|---|
 `)
 	for _, e := range catalog.Entries {
 		what := "the source's rule"
+		if strings.HasPrefix(e.Source, "no paper") {
+			what = "mpcc's own rule"
+		}
 		if e.Reconstruction != "" {
 			what = "reconstructed in part: " + e.Reconstruction
 		}

@@ -256,6 +256,28 @@ func TestEarliestIsNotSlowedByASiblingsTrouble(t *testing.T) {
 	}
 }
 
+// ECF waits while the fast path sends within 5/4 RTTs of the slow one, 705 ms, all that the send buffer holds, of which an
+// application gets twice what it asks for: 600 KB take 640 ms at 7.5 Mbit/s. The buffer that mpcc asks for takes longer.
+func TestECFLeavesALongPathUnused(t *testing.T) {
+	for cc, uses := range map[string]bool{
+		"cubic, send_buffer: 300 KB": false, "cubic": true, "lia, send_buffer: 300 KB": false, "lia": true,
+	} {
+		s := start(t, strings.NewReplacer(
+			"cc: reno", "cc: "+cc,
+			"10 Mbit/s, delay: 10 ms", "8 Mbit/s, delay: 22 ms, queue: {packets: 60}",
+			"5 Mbit/s, delay: 30 ms", "15 Mbit/s, delay: 282 ms, queue: {packets: 400}",
+		).Replace(choosing("ecf", "traffic: bulk, direction: down")), 1)
+		rate, want := megabits(t, s, 10*time.Second, 30*time.Second)[0], 8.
+		if uses {
+			want += 15
+		}
+		near(t, cc+": goodput", rate, want*1420/1514, 0.03)
+		if carries := interfaces(s.Users[0])["slow"] > 0; carries != uses {
+			t.Errorf("%s: whether the slow path carries anything is %v", cc, carries)
+		}
+	}
+}
+
 // Files end, and their connections with them, whatever is lost.
 func TestSchedulersOfFiles(t *testing.T) {
 	for _, name := range schedulers() {
