@@ -3,7 +3,9 @@
  * earliest: each byte goes where it arrives first, and what a slow subflow holds is sent again on faster ones before the
  * connection has to wait for it. No paper's rule, but made of published ideas: not to use a slow subflow while a faster one
  * is done sooner (ECF, Lim et al., CoNEXT 2017; STTF, Hurtig et al., ToN 2019), and opportunistic retransmission (Raiciu et
- * al., NSDI 2012).
+ * al., NSDI 2012). Two others are not used. DAPS (Kuhn et al., ICC 2014) plans many packets ahead from RTTs and windows,
+ * which change before the plan is done. Redundancy that adapts, beside BBR (AR&P, Han et al., IEEE TWC 2021), sends bytes
+ * twice before a subflow has failed: bandwidth that new data lacks on the other subflows.
  *
  *   load(n)     bytes in flight, queued, and n more
  *   round(n)    srtt load(n) / w, at least the least RTT: srtt tells of a queue as it was, and some of that may have drained.
