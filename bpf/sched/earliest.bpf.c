@@ -412,6 +412,7 @@ static __always_inline void earliest_show_subflow(struct mpcc_sched_subflow *sho
 						  const struct sched_own *own,
 						  const struct mpcc_scene *s, __u32 i)
 {
+	shown->rate = window_rate(element_of(s->lanes, i));
 	shown->arrival_us = arrival_us8(own, i) >> 3;
 	shown->held = element_of(own->lanes, i)->carried_bytes;
 }

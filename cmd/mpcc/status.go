@@ -75,8 +75,9 @@ Of an object file it shows from where and when it was loaded, and how many conne
 Of packet schedulers it shows each connection with its subflows: how many decisions chose
 the subflow, its share of the bytes, and how many decisions chose it for a retransmission,
 found no room in its window (FULL), or found room and did not use it (REFUSED). Of the scheduler
-earliest it also shows how long a byte would take that is sent now (ARRIVAL), what the subflow
-has and is not acknowledged (HELD), and how often that was sent again on others (REPEATED).
+earliest it also shows how long a byte would take that is sent now (ARRIVAL), at which rate the
+subflow sends (RATE), what the subflow has and is not acknowledged (HELD), and how often that was
+sent again on others (REPEATED).
 A socket keeps the scheduler that was its namespace's default when it was made, and what a
 listener accepts has the listener's: where that is not the default any more, status says which
 processes to restart.`,

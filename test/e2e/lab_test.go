@@ -220,6 +220,7 @@ type scheduled struct {
 	Repeated  uint64
 	Arrival   *float64 `json:"expected_arrival_us"`
 	Held      *uint64  `json:"held_bytes"`
+	Rate      *float64 `json:"expected_rate_mbit_per_second"`
 }
 
 type total struct {

@@ -247,8 +247,11 @@ func TestOwnTimeStrandedDataGoesOutAgain(t *testing.T) {
 		t.Errorf("status shows %d repeats, %d and %d of the subflows' data; the first path alone is slow", shown[0].Repeats,
 			first.Repeated, second.Repeated)
 	}
-	if first.Arrival == nil || second.Arrival == nil || first.Held == nil {
-		t.Fatalf("status shows no arrival: %+v", shown)
+	if first.Arrival == nil || second.Arrival == nil || first.Held == nil || first.Rate == nil || second.Rate == nil {
+		t.Fatalf("status shows no arrival, or no rate: %+v", shown)
+	}
+	if *first.Rate >= *second.Rate {
+		t.Errorf("status expects %.2f Mbit/s on the slow path and %.2f on the other", *first.Rate, *second.Rate)
 	}
 	if *first.Arrival <= *second.Arrival || *first.Held == 0 {
 		t.Errorf("status expects data on the slow path after %v µs, on the other after %v µs; the slow one holds %d bytes", *first.Arrival,

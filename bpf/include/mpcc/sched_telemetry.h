@@ -21,7 +21,7 @@ struct mpcc_sched_subflow {
 	__u64 full; /* decisions that found no room in its window */
 	__u64 refused; /* decisions that found room, and yet waited or kept it out of the set */
 	__u64 repeated; /* decisions to send again on others all that it holds (earliest) */
-	struct mpcc_num rate; /* Mbit/s expected (esmptcp) */
+	struct mpcc_num rate; /* Mbit/s expected (earliest, esmptcp) */
 	struct mpcc_num cost; /* mJ per Mbit at that rate (emtcp, esmptcp); 0 = no profile */
 	__u32 subflow_id; /* as ip mptcp monitor counts them */
 	__u32 ifindex;

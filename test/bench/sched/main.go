@@ -2,11 +2,7 @@
 
 // Command sched compares the packet schedulers with the kernel's own: goodput over veth paths without a
 // limit, and of each the time of a decision, both taken in turns. It needs the module, and so a VM, and counts
-// instructions in one that has its own time:
-//
-//	CGO_ENABLED=0 go build -o bin/bench-sched ./test/bench/sched
-//	go run ./test/kernels/cmd/vm run -own-time -mpcc=false -file /bench=bin/bench-sched -- \
-//		sh -c 'modprobe mpcc_sched && /bench -subflows 8'
+// instructions in one that has its own time: make bench-sched.
 //
 // Arguments are object files of further schedulers.
 package main
