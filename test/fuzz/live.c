@@ -3,7 +3,8 @@
  * One congestion control (-DALGORITHM=lia) on a connection's sockets, over any sequence of ACKs, silences, losses and
  * timeouts, while subflows come, go and become backups:
  *   an ACK moves a window by what its rule gives for so many segments, and no further when the subflow comes to be
- *   alone or beside siblings
+ *   alone or beside siblings: on CUBIC's course, the curve whose age is the time since its begin, of which each decision
+ *   lets the subflow's part count
  *   a decision is kept for an RTT at most, on CUBIC's curve for half of one once the window has moved, on mpCUBIC's for
  *   a sixteenth or a tick for each subflow, alone for a tick, however long a silence was
  *   slow start ends early by HyStart alone
@@ -35,13 +36,26 @@ static __u64 now_us;
 static __u32 subflows; /* that events happen to */
 static __u32 linked; /* a bit for each subflow in the connection */
 static bool hostile;
+/* With couple=shared, subflows with the same interface are coupled: no record of delays tells otherwise. */
+static struct net_device interfaces[2];
+static struct dst_entry routes[MPCC_MAX_SUBFLOWS];
 
 /* What is known of a subflow's decision. */
 static struct {
 	__u64 at_us;
 	__u32 cwnd; /* then */
 	bool made;
+	double up; /* packets that an acknowledged segment adds at most */
 } decisions[MPCC_MAX_SUBFLOWS];
+
+/* CUBIC's course of a subflow, at most: as if something had been in flight all the time. */
+static struct {
+	double age_s, k_s;
+	double origin, friendly; /* packets */
+	double acked; /* segments since the last decision */
+	__u64 at_us; /* the last decision */
+	bool begun; /* since the last loss */
+} courses[MPCC_MAX_SUBFLOWS];
 
 static void start(void)
 {
@@ -49,6 +63,9 @@ static void start(void)
 	linked = (1 << MPCC_MAX_SUBFLOWS) - 1;
 	join(&connection, MPCC_MAX_SUBFLOWS, &ALGORITHM);
 	memset(decisions, 0, sizeof(decisions));
+	memset(courses, 0, sizeof(courses));
+	interfaces[0].ifindex = 1;
+	interfaces[1].ifindex = 2;
 	for (__u32 i = 0; i < MPCC_MAX_SUBFLOWS; i++) {
 		struct tcp_sock *tp = &connection.subflows[i];
 
@@ -59,6 +76,8 @@ static void start(void)
 		tp->tcp_mstamp = now_us;
 		tp->mss_cache = 1400;
 		tp->snd_wnd = 1 << 20;
+		routes[i].dev = &interfaces[0];
+		tp->inet_conn.icsk_inet.sk.sk_dst_cache = &routes[i];
 		private_of(tp)->flow.base_rtt_us = 40000;
 #if NUMBER_OF(ALGORITHM) == NUMBER_OF_cdd
 		/* Its cuts are for cdd_periods.c. */
@@ -67,11 +86,90 @@ static void start(void)
 	}
 }
 
-static double per_segment(const struct bounds *most, const struct mpcc_flow *flow, __u32 cwnd)
+static double smaller(double a, double b)
 {
+	return a < b ? a : b;
+}
+
+static double larger(double a, double b)
+{
+	return a > b ? a : b;
+}
+
+static double value_of(struct mpcc_num x)
+{
+	return __builtin_ldexp(x.m, x.e);
+}
+
+/* What of CUBIC's growth the rule, or the hook shift, leaves a subflow at most. */
+static double part_of(struct tcp_sock *tp)
+{
+	struct mpcc_step step = {};
+	struct cc_view v;
+
+	if (!flow_of(tp)->looked || cc_hooks.grow)
+		return 1;
+	look(&v, tp);
+	if (flow_of(tp)->alone)
+		return value_of(part_of_growth(&v));
+	cc_hooks.step(&step, sum_of(&v), &v.self);
+	return smaller(1, larger(0, value_of(step.up) - value_of(step.down)) * v.self.cwnd *
+				  MPCC_PART_TIMES_Q3 / 8);
+}
+
+/* What an acknowledged segment adds on the way to a window, as the kernel counts; at it, a hundredth of Reno's step. */
+static double step_towards(double target, double w)
+{
+	return target > w ? 1 / larger(2, __builtin_floor(w / (target - w))) : 1 / (100 * w);
+}
+
+/* What a decision on CUBIC's course gives an acknowledged segment at most; a packet is for rounding. */
+static double step_on_course(__u32 i, struct tcp_sock *before, struct tcp_sock *tp)
+{
+	double part = part_of(tp) + 0x1p-16, w = tp->snd_cwnd, s;
+	const struct mpcc_flow *flow = flow_of(tp);
+
+	/* RTTs of more than 35 minutes have the clock of 32 bits go round. */
+	if (hostile)
+		return 0.5;
+	if (flow_of(before)->curve_subflows != 1 || !courses[i].begun) {
+		courses[i].begun = true;
+		courses[i].age_s = 0;
+		courses[i].origin = larger(flow->last_max, w);
+		courses[i].k_s = __builtin_cbrt((courses[i].origin - w) / 0.4);
+		courses[i].friendly = w;
+	} else {
+		courses[i].age_s += part * (now_us - courses[i].at_us) * 1e-6;
+		courses[i].friendly += part * courses[i].acked / __builtin_floor(w * 15 / 8);
+	}
+	courses[i].acked = 0;
+	courses[i].at_us = now_us;
+	/* K is cut to a tick. */
+	s = courses[i].age_s + min_rtt_of(tp) * 1e-6 - courses[i].k_s + 1024e-6;
+	return larger(larger(step_towards(courses[i].origin + 0.4 * s * s * s + 1, w),
+			     step_towards(courses[i].friendly + 1, w)),
+		      flow->last_max ? 0 : 1 / 20.);
+}
+
+/* alpha / w of queue.h at most: 10 packets an RTT, or what fills a sixteenth of a queue of 5/8 of the smallest RTT. */
+static double step_of_queue(double w)
+{
+	return response == RESPONSE_QUEUE ? smaller(10 / w, 5 / 13. / 16) : 0;
+}
+
+/* What a decision, just made, gives an acknowledged segment at most. */
+static double per_segment(__u32 i, struct tcp_sock *before, struct tcp_sock *tp)
+{
+	const struct bounds *most = bounds_of_algorithm();
+	const struct mpcc_flow *flow = flow_of(tp);
+	double w = tp->snd_cwnd;
+
 	if (flow->alone)
-		return alone == ALONE_CUBIC ? 0.5 : 1.0 / cwnd;
-	return most->up == HALF_WINDOW ? 0.5 : most->up / cwnd;
+		return larger(alone == ALONE_CUBIC ? step_on_course(i, before, tp) : 1 / w,
+			      step_of_queue(w));
+	if (divides_cubic() && flow->curve_subflows)
+		return step_on_course(i, before, tp);
+	return most->up == HALF_WINDOW ? 0.5 : most->up / w;
 }
 
 /* The window that the algorithm counts with: while wVegas probes, the one before the probe, which comes back. */
@@ -84,20 +182,25 @@ static __u32 window_of(struct tcp_sock *tp)
 	return p.cwnd;
 }
 
+/* Whether a subflow grows without steps, also with the ACK that finds it alone, or no longer so. */
+static bool sets_window(const struct tcp_sock *before, const struct tcp_sock *after)
+{
+	return cc_hooks.grow && !(flow_of(before)->alone && flow_of(after)->alone);
+}
+
 /* What grows without steps may also shrink the window, and adds one packet a round. */
 static void check_move(__u32 i, struct tcp_sock *before, __u32 segments, __u32 left)
 {
 	const struct bounds *most = bounds_of_algorithm();
 	const struct tcp_sock *tp = &connection.subflows[i];
 	const struct mpcc_flow *flow = &private_of(&connection.subflows[i])->flow;
-	/* Also with the ACK that finds it alone, or no longer so. */
-	bool sets = cc_hooks.grow && !(flow->alone && private_of(before)->flow.alone);
+	bool sets = sets_window(before, tp);
 	__u32 then = decisions[i].made ? decisions[i].cwnd : before->snd_cwnd;
 	/* While wVegas competes it decides as others do. */
 	double step = __builtin_ldexp(flow->step_q29, -29);
 	double reno = 1.0 / before->snd_cwnd;
 	double set_up = flow->decided && step <= 1 && step > reno ? step : reno;
-	double up = sets ? set_up : per_segment(most, flow, then);
+	double up = sets ? set_up : decisions[i].up;
 	double down = most->down == ANY ? then : most->down / then;
 	double grown = segments - left + left * up + 1 + sets + (before->snd_cwnd < 2);
 	double shrunk = left * (flow->alone ? 0 : down) + 1;
@@ -125,7 +228,32 @@ static void check_move(__u32 i, struct tcp_sock *before, __u32 segments, __u32 l
 		before->snd_ssthresh, before->snd_cwnd);
 }
 
-static void check_decision(__u32 i, struct tcp_sock *before, __u32 cwnd)
+/*
+ * Whether an ACK has made a decision. One that follows a pointer has looked for siblings. With couple=shared that may have
+ * been for a verdict on them, or a subflow that is coupled with none decides without; then the clock tells.
+ */
+static bool has_decided(const struct mpcc_flow *flow, const struct mpcc_flow *before)
+{
+	__u32 now = (__u32)now_us;
+
+	if (couple == COUPLE_ALWAYS && !cc_hooks.grow)
+		return looks;
+	return flow->decided && flow->decided_us == now &&
+	       !(before->decided && before->decided_us == now);
+}
+
+static void note_decision(__u32 i, struct tcp_sock *before, __u32 cwnd)
+{
+	struct tcp_sock then = connection.subflows[i];
+
+	then.snd_cwnd = cwnd;
+	decisions[i].made = true;
+	decisions[i].at_us = now_us;
+	decisions[i].cwnd = cwnd;
+	decisions[i].up = per_segment(i, before, &then);
+}
+
+static void check_decision(__u32 i, struct tcp_sock *before)
 {
 	const struct mpcc_flow *flow = &private_of(&connection.subflows[i])->flow;
 	__u64 rtt_us = before->srtt_us >> 3;
@@ -139,19 +267,24 @@ static void check_decision(__u32 i, struct tcp_sock *before, __u32 cwnd)
 		/* Alone, CUBIC goes by its own clock, or stands still with the window. */
 		for_us = moved ? 0 : rtt_us < 125000 ? rtt_us / 4 : 31250;
 	}
-
-	if (looks) {
-		decisions[i].made = true;
-		decisions[i].at_us = now_us;
-		decisions[i].cwnd = cwnd;
-		return;
-	}
 	require(decisions[i].made, "subflow %u: no decision", i);
 	/* The clock goes round in 71 minutes. */
 	require((now_us - decisions[i].at_us) % (1ULL << 32) <
 			(for_us > least_us ? for_us : least_us),
 		"subflow %u: decided %llu us ago, RTT %llu us", i, now_us - decisions[i].at_us,
 		rtt_us);
+}
+
+/*
+ * With nothing in flight the course begins no earlier than the segment that the next ACK is for. The sample may be an old
+ * one, and say that the segment left before the course's begin.
+ */
+static void watch_pause(__u32 i, const struct tcp_sock *tp)
+{
+	double since_s = (now_us - courses[i].at_us) * 1e-6, rtt_s = tp->rack.rtt_us * 1e-6;
+
+	if (!tp->packets_out && rtt_s > courses[i].age_s + since_s)
+		courses[i].age_s = rtt_s - since_s;
 }
 
 static void ack(__u32 i, __u32 segments)
@@ -166,8 +299,12 @@ static void ack(__u32 i, __u32 segments)
 	window = window_of(&before);
 	room = tp->snd_ssthresh > window ? tp->snd_ssthresh - window : 0;
 	left = before.is_cwnd_limited && segments > room ? segments - room : 0;
-	if (left && !(cc_hooks.grow && !private_of(tp)->flow.alone))
-		check_decision(i, &before, window + room);
+	watch_pause(i, tp);
+	courses[i].acked += left < 65535 ? left : 65535;
+	if (left && has_decided(flow_of(tp), flow_of(&before)))
+		note_decision(i, &before, window + room);
+	else if (left && !sets_window(&before, tp))
+		check_decision(i, &before);
 	check_move(i, &before, before.is_cwnd_limited ? segments : 0, left);
 }
 
@@ -180,6 +317,7 @@ static void lose(__u32 i)
 	tp->tcp_mstamp = now_us;
 	tp->snd_ssthresh = CALL(mpcc_ssthresh, ARG(tp));
 	decisions[i].made = false;
+	courses[i].begun = false;
 	/* A loss ends a wVegas probe first: the window is again the one before the probe. */
 	before = tp->snd_cwnd;
 	require(tp->snd_ssthresh && (tp->snd_ssthresh <= before || tp->snd_ssthresh == 2),
@@ -364,8 +502,6 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
 
 	start();
 	draw_tunables(&in);
-	/* A decision is known by its looks at siblings, and judge_siblings() looks too: siblings.c is about couple=shared. */
-	decide_at_once();
 	hostile = draw_byte(&in) % 2;
 	subflows = 1 + draw_byte(&in) % 3;
 	linked = draw_byte(&in) % (1 << subflows);
@@ -376,6 +512,9 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
 		tp->snd_cwnd = 1 + draw_number(&in, 10);
 		tp->snd_ssthresh = draw_byte(&in) % 2 ? draw_number(&in, 10) : 0x7fffffff;
 		private_of(tp)->flow.last_max = draw_byte(&in) % 2 ? draw_number(&in, 12) : 0;
+		/* Without anything in flight only an RTT of each ACK counts on the course. */
+		tp->packets_out = draw_byte(&in) % 2;
+		routes[i].dev = &interfaces[draw_byte(&in) % 2];
 	}
 	while (in.size) {
 		__u32 i = draw_byte(&in) % subflows;
