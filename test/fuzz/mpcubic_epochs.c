@@ -228,8 +228,29 @@ static void check_pauses(__u32 subflows)
 	require_epoch(0);
 }
 
+/*
+ * By default beta is 10 %, and the subflow that meets a loss loses D beta of its window, D = n / (1 + beta (n-1)^2 / (4n)); n
+ * counts as 5 at most.
+ */
+static void check_default_loss(__u32 percent_by_default)
+{
+	for (__u32 n = 2; n <= MPCC_MAX_SUBFLOWS; n++) {
+		double m = n < 5 ? n : 5, d = m / (1 + 0.1 * (m - 1) * (m - 1) / (4 * m));
+		double want = 10000 * (1 - 0.1 * d);
+		__u32 got;
+
+		start(n, 10000, 50000);
+		beta_percent = percent_by_default;
+		got = CALL(mpcc_ssthresh, ARG(tp));
+		require(got > want - 1 && got <= want + 1, "%u subflows: %u packets, want %g", n,
+			got, want);
+	}
+}
+
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
+	/* Before the first start() sets the paper's. */
+	check_default_loss(beta_percent);
 	check_curves();
 	check_changes();
 	check_pauses(1);

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * growth.c's part of CUBIC for a control (-DALGORITHM=dts) with another number of eighths (window.h): coupled subflows whose
+ * windows and RTTs stay as they are grow, from a loss on, along CUBIC's course over the part of the time that the rule's step
+ * is of Reno's, 1 / w, times 16/8 for DTS, extended DTS and EWTCP and 8/8 for wVegas; all of it at most.
+ */
+#include "native.h"
+
+/* It would put spaces into the path. */
+/* clang-format off */
+#define TEXT(x) #x
+#define SOURCE(name) TEXT(cc/name.bpf.c)
+/* clang-format on */
+#include SOURCE(ALGORITHM)
+
+#include "connection.h"
+
+#define PASTE(a, b) a##b
+#define NUMBER_OF(name) PASTE(NUMBER_OF_, name)
+#define NUMBER_OF_wvegas 1
+
+static struct connection connection;
+static struct tcp_sock *const tp = &connection.subflows[0];
+
+/* Packets per cubic second. */
+#define C 0.4
+
+static bool is(const char *name)
+{
+	return !strcmp(ALGORITHM.name, name);
+}
+
+static double window(__u32 i)
+{
+	return connection.subflows[i].snd_cwnd;
+}
+
+static double rtt_s(__u32 i)
+{
+	return (connection.subflows[i].srtt_us >> 3) * 1e-6;
+}
+
+static double base_s(__u32 i)
+{
+	return connection.subflows[i].rtt_min.s[0].v * 1e-6;
+}
+
+/* DTS, Algorithm 1 */
+static double eps(__u32 i)
+{
+	return 2 / (1 + __builtin_exp(-10 * (base_s(i) / rtt_s(i) - 0.5)));
+}
+
+/* Extended DTS: q_target is 5 ms. */
+static bool queues(__u32 i)
+{
+	return rtt_s(i) - base_s(i) > 0.005;
+}
+
+/* What the rule adds to the first of n subflows, over Reno's 1 / w. */
+static double rule_over_reno(__u32 n)
+{
+	double w = window(0), rtt = rtt_s(0), sum = 0, fastest = 0, largest = 0, adds;
+	__u32 with_queue = 0;
+
+	for (__u32 i = 0; i < n; i++) {
+		sum += window(i) / rtt_s(i);
+		if (window(i) / rtt_s(i) / rtt_s(i) > fastest)
+			fastest = window(i) / rtt_s(i) / rtt_s(i);
+		if (eps(i) > largest)
+			largest = eps(i);
+		with_queue += queues(i);
+	}
+	if (is("ewtcp"))
+		return 1. / (n * n);
+	if (is("wvegas")) {
+		adds = fastest / sum / sum * w;
+		return adds < 1 ? adds : 1;
+	}
+	adds = eps(0) / largest * w / rtt / rtt / sum / sum * w;
+	/* Without prices only a queue costs: half of the increase, unless all subflows have one. */
+	if (is("dtsx") && queues(0) && with_queue < n)
+		adds /= 2;
+	return adds;
+}
+
+static void begin(__u32 n)
+{
+	join(&connection, n, &ALGORITHM);
+	growth = GROWTH_CUBIC;
+	for (__u32 i = 0; i < n; i++) {
+		connection.subflows[i].snd_ssthresh = 2;
+		connection.subflows[i].packets_out = 1;
+		connection.subflows[i].tcp_mstamp = 1000000;
+	}
+#if NUMBER_OF(ALGORITHM) == NUMBER_OF_wvegas
+	/* Within a round of a subflow that competes. */
+	private_of(tp)->competing = 1;
+	private_of(tp)->alpha = MIN_ALPHA;
+	private_of(tp)->round_end = 1;
+#endif
+}
+
+static void set_path(struct tcp_sock *s, __u32 cwnd, __u32 base_us, __u32 queue_us)
+{
+	s->snd_cwnd = cwnd;
+	s->srtt_us = (base_us + queue_us) << 3;
+	s->rtt_min.s[0].v = base_us;
+	s->rack.rtt_us = base_us + queue_us;
+}
+
+/* Follows the course for 100 decisions; returns how many of them told of the part. */
+static int follow(__u32 n)
+{
+	double part = rule_over_reno(n) * (is("wvegas") ? 8 : 16) / 8, t = 0;
+	__u32 w = tp->snd_cwnd, told = 0;
+
+	if (part > 1)
+		part = 1;
+	/* The plateau is the present window. */
+	flow_of(tp)->last_max = w;
+	for (int i = 0; i < 100; i++) {
+		double above = C * (t + base_s(0)) * (t + base_s(0)) * (t + base_s(0));
+		double step, wrong;
+
+		/* RFC 9438, section 4.3: the part of what Reno has by now, 8/15 of a packet for each window. */
+		if (above < 8 / 15. * part * i)
+			above = 8 / 15. * part * i;
+		CALL(mpcc_cong_avoid, ARG(tp), 0, w);
+		require(flow_of(tp)->decided_us == (__u32)tp->tcp_mstamp, "no decision");
+		tp->snd_cwnd = w;
+		step = __builtin_ldexp(flow_of(tp)->step_q29, -29);
+		/* In whole packets, and in whole segments for each of them. */
+		wrong = 1 / above + above / w + 0.01;
+		if (above > 20 && above < w / 20.) {
+			require(step > above / w * (1 - wrong) && step < above / w * (1 + wrong),
+				"part %g, after %g s: %g a segment, want %g", part, t, step,
+				above / w);
+			told++;
+		}
+		tp->tcp_mstamp += 4 * (tp->srtt_us >> 3);
+		t += part * 4 * rtt_s(0);
+	}
+	return told;
+}
+
+int LLVMFuzzerInitialize(int *argc, char ***argv)
+{
+	/* Two like paths, with a queue on the second. */
+	begin(2);
+	set_path(&connection.subflows[0], 3000, 50000, 0);
+	set_path(&connection.subflows[1], 3000, 50000, 20000);
+	require(follow(2) > 5, "no decision tells of the part");
+	/* A queue on the first. */
+	begin(2);
+	set_path(&connection.subflows[0], 3000, 50000, 20000);
+	set_path(&connection.subflows[1], 3000, 50000, 0);
+	require(follow(2) > 5, "no decision tells of the part");
+	return 0;
+}
+
+int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
+{
+	struct input in = { bytes, size };
+	__u32 n = 2 + draw_byte(&in) % 3;
+
+	begin(n);
+	for (__u32 i = 0; i < n; i++) {
+		__u32 base_us = 10000 + draw_number(&in, 17);
+
+		set_path(&connection.subflows[i], 1000 + draw_number(&in, 12), base_us,
+			 draw_number(&in, 16) % base_us);
+	}
+	follow(n);
+	return 0;
+}
