@@ -2,15 +2,26 @@
 /*
  * The response to losses by the queue (queue.h), against its formulas in floating point: what a queue lets a subflow
  * grow by and what a loss leaves, for any smallest RTT, delay and window. And the delay that rounds of any ACKs measure.
+ * The socket is the only subflow of an MPTCP connection, or with plain=own a TCP connection. queue_dts.c runs this with
+ * DTS.
  */
 #include "native.h"
 
-#include "cc/lia.bpf.c"
+#ifndef ALGORITHM
+#define ALGORITHM lia
+#endif
+/* It would put spaces into the path. */
+/* clang-format off */
+#define TEXT(x) #x
+#define SOURCE(name) TEXT(cc/name.bpf.c)
+/* clang-format on */
+#include SOURCE(ALGORITHM)
 
 #include "connection.h"
 
 static struct connection connection;
 static struct tcp_sock *const tp = &connection.subflows[0];
+static bool plain_tcp;
 
 /* In the header's unit of 64 us, whole units as there. */
 #define MS(ms) __builtin_floor((ms) * 1000 / 64.)
@@ -27,8 +38,16 @@ static struct {
 
 static void start(__u32 cwnd)
 {
-	join(&connection, 1, &lia);
+	join(&connection, 1, &ALGORITHM);
 	response = RESPONSE_QUEUE;
+	if (plain_tcp) {
+		tp->is_mptcp = false;
+		tp->inet_conn.icsk_ulp_data = NULL;
+		plain = PLAIN_OWN;
+		couple = COUPLE_SHARED;
+		CALL(mpcc_init, ARG(tp));
+		require(!given_control[0], "plain=own: the socket is under %s", given_control);
+	}
 	tp->snd_cwnd = cwnd;
 	tp->snd_ssthresh = 1;
 	tp->prior_ssthresh = 1; /* a loss, and no ECN mark */
@@ -112,7 +131,7 @@ static void check_response(struct input *in)
 	tp->rack.rtt_us = draw_number(in, 22);
 	tp->rate_delivered = draw_number(in, 24);
 	tp->rate_interval_us = draw_number(in, 24);
-	coupled = draw_byte(in) % 2;
+	coupled = !plain_tcp && draw_byte(in) % 2;
 	flow_of(tp)->together = coupled ? MPCC_ALL_TOGETHER : 0;
 	d = q->delay;
 	longest = d_m(base, q->longest);
@@ -129,7 +148,7 @@ static void check_response(struct input *in)
 	if (draw_byte(in) % 4 == 0)
 		tp->prior_ssthresh = 0;
 	congestion = !tp->prior_ssthresh || is_full(base, rtt, peak);
-	/* LIA alone: CUBIC's, which leaves 717/1024. */
+	/* The control alone: CUBIC's, which leaves 717/1024. */
 	want = 0;
 	if (!congestion && is_known(base_us, q->longest))
 		want = part_left(d, longest) * w;
@@ -270,8 +289,11 @@ static void check_overflow(void)
 
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
-	check_doubt();
-	check_overflow();
+	for (int i = 0; i < 2; i++) {
+		plain_tcp = i;
+		check_doubt();
+		check_overflow();
+	}
 	/* response=standard neither measures nor acts. */
 	start(100);
 	response = RESPONSE_STANDARD;
@@ -288,6 +310,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
 {
 	struct input in = { bytes, size };
 
+	plain_tcp = draw_byte(&in) % 2;
 	check_response(&in);
 	start(10);
 	tp->tcp_mstamp += draw_number(&in, 50); /* since the host's start: years */
