@@ -4,6 +4,7 @@
  *   a record compared with itself never speaks for two queues, and two records compared both ways the same
  *   none comes of fewer intervals than a scale needs
  *   the same queue on both is found to be shared, two unrelated ones to be apart
+ *   "shared" becomes undecided when the evidence ends
  * and the sums at every scale, of both subflows' means one by one
  */
 #include "native.h"
@@ -213,6 +214,38 @@ static __u32 verdict_of(__u64 seed, bool shared, __u32 later_ms, __u32 jitter_us
 	return ends[0];
 }
 
+/*
+ * Twenty seconds of one queue, as above; then the queue stays empty and the RTTs the same. So nothing tells of a shared queue
+ * any more, nor of two queues: the verdict is undecided again.
+ */
+static void check_end_of_evidence(__u64 seed)
+{
+	__u32 delay_us = 0, before = MPCC_UNDECIDED;
+	__u64 state = seed;
+
+	start();
+	bases_us[0] = bases_us[1] = 20000;
+	for (__u32 ms = 0; ms < 2 * RUN_MS; ms++) {
+		__u64 now_us = 1000000000 + 1000 * (__u64)ms;
+		__u32 verdict;
+
+		delay_us = random_of(&state, 256) ? delay_us + random_of(&state, 400) :
+						    delay_us / 2;
+		if (ms >= RUN_MS)
+			delay_us = 0;
+		for (int i = 0; i < 2; i++)
+			ack(i, now_us, bases_us[i] + delay_us);
+		verdict = judge(0, 1);
+		require(ms != RUN_MS || before == MPCC_SHARED,
+			"seed %llu: verdict %u of a shared queue", seed, before);
+		require(ms < RUN_MS || verdict == before || verdict == MPCC_UNDECIDED,
+			"seed %llu: verdict %u after %u, without evidence", seed, verdict, before);
+		before = verdict;
+	}
+	require(before == MPCC_UNDECIDED, "seed %llu: verdict %u, without evidence for 20 s", seed,
+		before);
+}
+
 /* Eight siblings keep their pairs, whatever their ids; a ninth takes the place of the one judged longest ago. */
 static void check_pairs(void)
 {
@@ -366,6 +399,8 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	check_compared();
 	check_pairs();
 	check_pace();
+	for (__u64 seed = 1; seed <= 5; seed++)
+		check_end_of_evidence(seed);
 	for (__u64 seed = 1; seed <= 5; seed++)
 		for (__u32 i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
 			__u32 later = cases[i].later_ms, jitter = cases[i].jitter_us;
