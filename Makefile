@@ -227,6 +227,7 @@ fuzz/cc-%: RUNS = 50000
 fuzz/bottleneck: RUNS = 20000
 fuzz/live-%: RUNS = 200000
 fuzz/part-%: RUNS = 10000
+fuzz/verdicts: RUNS = 5000
 fuzz/sched-%: RUNS = 300000
 FUZZ_LENGTH = $(if $(FUZZTIME),-max_total_time=$(FUZZ_SECONDS),-seed=1 -runs=$(RUNS) -use_cmp=0)
 
