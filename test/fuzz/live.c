@@ -378,6 +378,35 @@ static void transfer_for_a_week(void)
 	}
 }
 
+/*
+ * A slow subflow beside a fast sibling, with which it is coupled for two seconds; then the sibling leaves. Of the segments that
+ * were acknowledged beside the sibling only the rule's part counts for Reno's window.
+ */
+static void leave_alone(void)
+{
+	static const __u32 rtt_us[] = { 100000, 10000 };
+
+	start();
+#ifndef MPCC_OWN_COURSE
+	growth = GROWTH_CUBIC;
+#endif
+	for (__u32 i = 0; i < 2; i++) {
+		struct tcp_sock *tp = &connection.subflows[i];
+
+		tp->snd_cwnd = i ? 400 : 10;
+		tp->snd_ssthresh = 2;
+		tp->packets_out = 1;
+		tp->srtt_us = rtt_us[i] << 3;
+		tp->rack.rtt_us = tp->rtt_min.s[0].v = rtt_us[i];
+		private_of(tp)->flow.last_max = tp->snd_cwnd;
+	}
+	for (__u32 rtts = 0; rtts < 40; rtts++) {
+		link_only(&connection, rtts < 20 ? 3 : 1);
+		now_us += rtt_us[0];
+		ack(0, connection.subflows[0].snd_cwnd);
+	}
+}
+
 static void require_counting(__u32 n)
 {
 	struct cc_view v;
@@ -430,6 +459,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	plain = PLAIN_KERNEL;
 	CALL(mpcc_init, ARG(&connection.subflows[0]));
 	require(!given_control[0], "%s", given_control);
+	leave_alone();
 	transfer_for_a_week();
 	return 0;
 }

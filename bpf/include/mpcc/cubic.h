@@ -54,6 +54,7 @@ static __always_inline void begin_curve(struct mpcc_curve *c, __u32 cwnd, __u32 
 	c->origin = last_max > cwnd ? last_max : cwnd;
 	c->k = num_to_fixed(num_cbrt(num_mul(num_of(c->origin - cwnd), num_of(CUBIC_INVERSE_C))),
 			    0);
+	c->part_q10 = 0;
 	c->friendly = cwnd;
 	c->acked = 0;
 }
@@ -86,6 +87,32 @@ static __always_inline __u64 cubic_cnt(__u64 target, __u32 cwnd, __u32 friendly,
 	if (friendly > cwnd && cnt > cwnd / (friendly - cwnd))
 		cnt = cwnd / (friendly - cwnd);
 	return cnt > CUBIC_LEAST_CNT ? cnt : CUBIC_LEAST_CNT;
+}
+
+/* A part of 1: all of a subflow's growth. */
+#define WHOLE_Q16 (1 << 16)
+#define WHOLE_Q10 (1 << 10)
+
+/* The part of Reno's growth for which acked counts, in 2^-10. */
+static __always_inline __u32 part_seen(const struct mpcc_curve *c)
+{
+	return c->part_q10 ? c->part_q10 : WHOLE_Q10;
+}
+
+/*
+ * From now on segments count for another part of Reno's growth. Those that were acknowledged before keep what they count for:
+ * when a fast sibling leaves, the part may become fifty times as large.
+ */
+static __always_inline void set_part(struct mpcc_curve *c, __u64 part_q16)
+{
+	__u32 before = part_seen(c), part = part_q16 >> 6 ? part_q16 >> 6 : 1;
+	__u64 acked;
+
+	if (part == before)
+		return;
+	acked = ((__u64)c->acked * before + part / 2) / part;
+	c->acked = acked < ~0U ? acked : ~0U;
+	c->part_q10 = part & (WHOLE_Q10 - 1);
 }
 
 /* Adds to friendly the packets that Reno would have got since, one for so many segments. */
@@ -122,9 +149,6 @@ static __always_inline void skip_pause(struct mpcc_flow *flow, const struct tcp_
 	if (!tp->packets_out)
 		flow->quiet_us = sent_us;
 }
-
-/* A part of 1, in 2^-16: all of a subflow's growth. */
-#define WHOLE_Q16 (1 << 16)
 
 /* Has the curve see only a part of the time since the last decision. */
 static __always_inline void slow_curve(struct mpcc_flow *flow, const struct tcp_sock *tp,
@@ -180,6 +204,7 @@ static __always_inline __s32 cubic_step(struct mpcc_flow *flow, const struct tcp
 		flow->in_round = 0;
 	}
 	/* 8/15: three times the loss, 0.3, over 2 - 0.3. */
+	set_part(&curve, part_q16);
 	grow_friendly(&curve, ((__u64)cwnd * 15 / 8 << 16) / part_q16);
 	t_us = (__u64)age_of(&curve, now_us) + min_rtt_of(tp);
 	flow->curve = curve;

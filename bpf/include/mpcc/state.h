@@ -19,7 +19,8 @@ struct mpcc_round {
 struct mpcc_curve {
 	__u32 began_us;
 	__u32 origin; /* packets; the plateau */
-	__u32 k; /* ticks from its begin to the plateau */
+	__u32 k : 22; /* ticks from its begin to the plateau */
+	__u32 part_q10 : 10; /* the part of Reno's growth for which acked counts; 0 = all */
 	__u32 friendly; /* packets that Reno would have by now */
 	__u32 acked; /* segments that friendly has not seen */
 };
