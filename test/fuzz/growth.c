@@ -109,16 +109,15 @@ static void require_standing(__u32 n, __u32 together, const struct standing *wan
 
 /*
  * A decision takes a look at the siblings if the subflow is coupled with one, and stands for
- *   coupled  an RTT
- *   alone    without siblings or beside siblings, a quarter of an RTT, at most 1/32 s; once the window has moved not at all
- * but always for a tick of 1024 us
+ *   coupled  an RTT, at least 100 us
+ *   alone    without siblings or beside siblings, a quarter of an RTT, at most 1/32 s and at least a tick; once the window
+ *            has moved a tick
  */
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
-	static const struct standing coupled[] = { { 50, 1024, 1024 },
-						   { 1000, 1024, 1024 },
-						   { 2000, 2000, 2000 },
-						   { 40000, 40000, 40000 } };
+	static const struct standing coupled[] = {
+		{ 50, 100, 100 }, { 200, 200, 200 }, { 1000, 1000, 1000 }, { 40000, 40000, 40000 }
+	};
 	static const struct standing single[] = { { 50, 1024, 1024 },
 						  { 2000, 1024, 1024 },
 						  { 40000, 10000, 1024 },

@@ -257,7 +257,7 @@ static void check_decision(__u32 i, struct tcp_sock *before)
 {
 	const struct mpcc_flow *flow = &private_of(&connection.subflows[i])->flow;
 	__u64 rtt_us = before->srtt_us >> 3;
-	__u64 least_us = 1024, for_us = rtt_us;
+	__u64 least_us = 100, for_us = rtt_us;
 	bool moved = private_of(before)->flow.moved;
 
 	if (flow->curve_subflows > 1) {
@@ -265,6 +265,7 @@ static void check_decision(__u32 i, struct tcp_sock *before)
 		for_us = rtt_us / 2;
 	} else if (flow->curve_subflows && !flow->looked) {
 		/* Alone, CUBIC goes by its own clock, or stands still with the window. */
+		least_us = 1024;
 		for_us = moved ? 0 : rtt_us < 125000 ? rtt_us / 4 : 31250;
 	}
 	require(decisions[i].made, "subflow %u: no decision", i);

@@ -250,44 +250,49 @@ static __always_inline void void_decision(struct mpcc_flow *flow)
 	flow->in_round = 0;
 }
 
+/* No decision after a look at the siblings, or of Reno, is made sooner than this after the last one. */
+#define MPCC_DECISION_MIN_US 100
 /*
- * No decision is made sooner than this after the last one, unless a loss comes between: a tick of CUBIC's clock. Alone,
- * CUBIC's course is followed this closely where the window has moved since the last decision: what is decided at the first of
- * many ACKs that come together would else hold for all of them, and carry the window past the course. Where the window has
- * not moved a decision stands for a quarter of an RTT, and as the kernel's no longer than MPCC_CUBIC_MOST_US.
+ * Alone, CUBIC's course is followed this closely where the window has moved since the last decision: what is decided at
+ * the first of many ACKs that come together would else hold for all of them, and carry the window past the course. Where
+ * the window has not moved a decision stands for a quarter of an RTT, and as the kernel's no longer than
+ * MPCC_CUBIC_MOST_US.
  */
-#define MPCC_DECISION_MIN_US 1024
+#define MPCC_CUBIC_US 1024
 #define MPCC_CUBIC_MOST_US 31250
 
 /*
- * For how long a decision stands that is MPCC_DECISION_MIN_US old. After a look at the siblings for an RTT, as RFC 6356 lets
- * LIA's alpha do. A step along mpCUBIC's curve stands for half an RTT: stretched over n subflows the curve is n times as
- * slow, and its clock ticks every 2n ms. So the siblings, whose sockets may lie in another core's cache, are not read at
- * every ACK; what they do is noticed that much later.
+ * For how long a decision stands, unless a loss comes first. After a look at the siblings for an RTT, as RFC 6356 lets LIA's
+ * alpha do. A step along mpCUBIC's curve stands for half an RTT: stretched over n subflows the curve is n times as slow, and
+ * its clock ticks every 2n ms. So the siblings, whose sockets may lie in another core's cache, are not read at every ACK;
+ * what they do is noticed that much later.
  */
 static __always_inline __u32 stands_for(const struct tcp_sock *tp, const struct mpcc_flow *flow)
 {
-	__u32 rtt_us = tp->srtt_us >> 3, subflows = flow->curve_subflows, for_us, least_us;
+	__u32 rtt_us = tp->srtt_us >> 3, subflows = flow->curve_subflows;
+	__u32 for_us = rtt_us, least_us = MPCC_DECISION_MIN_US;
 
 	if (subflows > 1) {
 		for_us = rtt_us / 2;
-		least_us = 2 * subflows * MPCC_DECISION_MIN_US;
-		return for_us > least_us ? for_us : least_us;
+		least_us = 2 * subflows * MPCC_CUBIC_US;
+	} else if (subflows && !flow->looked) {
+		for_us = flow->moved ? 0 : rtt_us / 4;
+		if (for_us > MPCC_CUBIC_MOST_US)
+			for_us = MPCC_CUBIC_MOST_US;
+		least_us = MPCC_CUBIC_US;
 	}
-	if (!subflows || flow->looked)
-		return rtt_us;
-	if (flow->moved)
-		return 0;
-	for_us = rtt_us / 4;
-	return for_us < MPCC_CUBIC_MOST_US ? for_us : MPCC_CUBIC_MOST_US;
+	return for_us > least_us ? for_us : least_us;
 }
 
+/* Where an RTT takes MPCC_CUBIC_US, every decision stands for MPCC_CUBIC_US: that is known soonest. */
 static __always_inline bool decision_stands(const struct tcp_sock *tp, const struct mpcc_flow *flow)
 {
 	__u32 since_us = elapsed_us((__u32)tp->tcp_mstamp, flow->decided_us);
 
-	return flow->decided &&
-	       (since_us < MPCC_DECISION_MIN_US || since_us < stands_for(tp, flow));
+	if (!flow->decided)
+		return false;
+	return (since_us < MPCC_CUBIC_US && tp->srtt_us >> 3 >= MPCC_CUBIC_US) ||
+	       since_us < stands_for(tp, flow);
 }
 
 static __always_inline void track_rtt(const struct tcp_sock *tp, struct mpcc_flow *flow)
