@@ -107,7 +107,7 @@ func TestSubflowJoinsAndLeaves(t *testing.T) {
 // A subflow that is a backup is not in the coupling, carries no content, and
 // is there when it is needed.
 func TestBackupSubflow(t *testing.T) {
-	load(t, "lia")
+	load(t, "lia", "--set", "couple=always")
 	n := newTwoPaths(t, twin)
 	announce(t, n.server, netip.Addr{})
 	if err := n.client.MPTCP(lab.MPTCPLimits{Subflows: 1},
