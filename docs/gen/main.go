@@ -127,8 +127,8 @@ The longest pause is 0.3 s with the kernel's, 0.3 to 0.6 with mpcc's, and 0.7 to
 long as the path is the better one. Where the faster of two paths dies for good, 4 MB are there 4.5 s later with the kernel's
 scheduler, 3.3 to 3.9 with mpcc's, after a pause of 0.8 s and of 0.3 to 1.1.
 
-**A path that ` + "`ecf`" + ` leaves unused.** By its authors' rule ECF hands a slow path nothing while the fastest one sends all that
-the send buffer holds within an RTT of the slow path, or within 5/4 of that RTT once it waits. How much the slow path could
+**A path that ` + "`ecf`" + ` leaves unused.** ECF, as published, hands a slow path nothing while the fastest path sends all that
+the send buffer holds within an RTT of the slow path, or within 5/4 of that RTT once ECF waits. How much the slow path could
 carry does not count. So a path with a long RTT stays unused, its window at the ten packets of the beginning, where the
 application sets a small SO_SNDBUF or has little to send. Simulated, DSL with 8 Mbit/s and a satellite with 15 (RTT 564 ms,
 no loss): with SO_SNDBUF at 300 KB the connection has the DSL's 7.5 Mbit/s, without SO_SNDBUF 21. Leave SO_SNDBUF alone, or

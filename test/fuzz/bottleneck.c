@@ -150,13 +150,6 @@ static __u32 judge(int i, int k)
 	return verdict;
 }
 
-/* Lehmer's generator, the C++ library's minstd_rand. */
-static __u32 random_of(__u64 *state, __u32 below)
-{
-	*state = *state * 48271 % 2147483647;
-	return *state % below;
-}
-
 #define RUN_MS 20000
 
 /*

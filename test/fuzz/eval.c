@@ -12,18 +12,10 @@
  */
 #include "native.h"
 
-/* It would put spaces into the path. */
-/* clang-format off */
-#define TEXT(x) #x
-#define SOURCE(name) TEXT(cc/name.bpf.c)
-/* clang-format on */
-#include SOURCE(ALGORITHM)
+#include SOURCE(cc, ALGORITHM)
 #include "bounds.h"
 #include "connection.h"
 
-/* For #if; 0 for what is not here. */
-#define PASTE(a, b) a##b
-#define NUMBER_OF(name) PASTE(NUMBER_OF_, name)
 #define NUMBER_OF_cdd 1
 
 static double value(struct mpcc_num x)

@@ -15,6 +15,15 @@
 #include "include/mpcc/fixed.h"
 #include "include/mpcc/tunable.h"
 
+/* The source of an algorithm in cc or sched, for #include. The formatter would put spaces into the path. */
+/* clang-format off */
+#define TEXT(x) #x
+#define SOURCE(folder, name) TEXT(folder/name.bpf.c)
+/* clang-format on */
+/* For #if: the value of NUMBER_OF_lia for lia; 0 if there is none. */
+#define PASTE(a, b) a##b
+#define NUMBER_OF(name) PASTE(NUMBER_OF_, name)
+
 /* So often a program has followed a pointer into a connection: it does so when it decides, and not between. */
 static unsigned long looks;
 
@@ -94,6 +103,13 @@ static inline void add_tunable(volatile __u32 *value, const char *text)
 	}
 #undef TUNABLE_PAPER
 #define TUNABLE_PAPER(name, initial, paper, text) TUNABLE(name, initial, text)
+
+/* Lehmer's generator, the C++ library's minstd_rand. */
+static inline __u32 random_of(__u64 *state, __u32 below)
+{
+	*state = *state * 48271 % 2147483647;
+	return *state % below;
+}
 
 /* The fuzzer's bytes; zeros once they are used up. */
 struct input {

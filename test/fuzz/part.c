@@ -6,17 +6,10 @@
  */
 #include "native.h"
 
-/* It would put spaces into the path. */
-/* clang-format off */
-#define TEXT(x) #x
-#define SOURCE(name) TEXT(cc/name.bpf.c)
-/* clang-format on */
-#include SOURCE(ALGORITHM)
+#include SOURCE(cc, ALGORITHM)
 
 #include "connection.h"
 
-#define PASTE(a, b) a##b
-#define NUMBER_OF(name) PASTE(NUMBER_OF_, name)
 #define NUMBER_OF_wvegas 1
 
 static struct connection connection;

@@ -10,12 +10,7 @@
 #ifndef ALGORITHM
 #define ALGORITHM lia
 #endif
-/* It would put spaces into the path. */
-/* clang-format off */
-#define TEXT(x) #x
-#define SOURCE(name) TEXT(cc/name.bpf.c)
-/* clang-format on */
-#include SOURCE(ALGORITHM)
+#include SOURCE(cc, ALGORITHM)
 
 #include "connection.h"
 

@@ -11,11 +11,9 @@
 
 /* It would put spaces into the path. */
 /* clang-format off */
-#define TEXT(x) #x
-#define SOURCE(name) TEXT(sched/name.bpf.c)
 #define DRAWN(name) TEXT(sched/name.h)
 /* clang-format on */
-#include SOURCE(ALGORITHM)
+#include SOURCE(sched, ALGORITHM)
 
 #if __has_include(DRAWN(ALGORITHM))
 #include DRAWN(ALGORITHM)

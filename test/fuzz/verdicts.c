@@ -64,13 +64,6 @@ static void ack(__u32 i, __u32 ms, __u32 rtt_us)
 	CALL(mpcc_cong_avoid, ARG(tp), 0, 1);
 }
 
-/* Lehmer's generator, the C++ library's minstd_rand. */
-static __u32 random_of(__u64 *state, __u32 below)
-{
-	*state = *state * 48271 % 2147483647;
-	return *state % below;
-}
-
 /* An ACK a millisecond, behind one queue that changes at random, or behind two. */
 static void run(__u32 ms, bool shared)
 {

@@ -38,7 +38,7 @@ static __always_inline void control_ack(struct sock *sk, __u32 ack, __u32 acked)
 	struct mpcc_flow *flow = flow_of(tp);
 	__u32 rtt_us = newest_rtt(tp);
 
-	/* Nothing else than the window is looked at more often than once an interval. */
+	/* The live state and the siblings are looked at once an interval at most. */
 	if (delay_interval_ends(&flow->delays, tp->tcp_mstamp)) {
 		refresh_if_due(sk);
 		if (end_interval(sk))

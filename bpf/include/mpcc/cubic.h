@@ -94,18 +94,18 @@ static __always_inline __u64 cubic_cnt(__u64 target, __u32 cwnd, __u32 friendly,
 #define WHOLE_Q10 (1 << 10)
 
 /* The part of Reno's growth for which acked counts, in 2^-10. */
-static __always_inline __u32 part_seen(const struct mpcc_curve *c)
+static __always_inline __u32 part_of_acked(const struct mpcc_curve *c)
 {
 	return c->part_q10 ? c->part_q10 : WHOLE_Q10;
 }
 
 /*
- * From now on segments count for another part of Reno's growth. Those that were acknowledged before keep what they count for:
- * when a fast sibling leaves, the part may become fifty times as large.
+ * Segments count for another part of Reno's growth from now on. Segments that were acknowledged before keep what they count
+ * for: when a fast sibling leaves, the part may become fifty times as large.
  */
 static __always_inline void set_part(struct mpcc_curve *c, __u64 part_q16)
 {
-	__u32 before = part_seen(c), part = part_q16 >> 6 ? part_q16 >> 6 : 1;
+	__u32 before = part_of_acked(c), part = part_q16 >> 6 ? part_q16 >> 6 : 1;
 	__u64 acked;
 
 	if (part == before)
@@ -203,8 +203,8 @@ static __always_inline __s32 cubic_step(struct mpcc_flow *flow, const struct tcp
 		flow->curve_subflows = 1;
 		flow->in_round = 0;
 	}
-	/* 8/15: three times the loss, 0.3, over 2 - 0.3. */
 	set_part(&curve, part_q16);
+	/* 8/15: three times the loss, 0.3, over 2 - 0.3. */
 	grow_friendly(&curve, ((__u64)cwnd * 15 / 8 << 16) / part_q16);
 	t_us = (__u64)age_of(&curve, now_us) + min_rtt_of(tp);
 	flow->curve = curve;

@@ -284,7 +284,7 @@ static __always_inline __u32 stands_for(const struct tcp_sock *tp, const struct 
 	return for_us > least_us ? for_us : least_us;
 }
 
-/* Where an RTT takes MPCC_CUBIC_US, every decision stands for MPCC_CUBIC_US: that is known soonest. */
+/* While the RTT is no shorter than MPCC_CUBIC_US, no decision stands for less: cheaper to tell than stands_for(). */
 static __always_inline bool decision_stands(const struct tcp_sock *tp, const struct mpcc_flow *flow)
 {
 	__u32 since_us = elapsed_us((__u32)tp->tcp_mstamp, flow->decided_us);

@@ -215,7 +215,7 @@ func TestEarliestReturnsToTheWiFi(t *testing.T) {
 	}
 }
 
-// What the Wi-Fi carries beside an LTE that loses packets, jitters or dies is what it carries where it is the only path.
+// Beside an LTE that loses packets, jitters or dies the Wi-Fi carries as much as the Wi-Fi carries alone.
 func TestEarliestIsNotSlowedByASiblingsTrouble(t *testing.T) {
 	const from, window, windows = 3 * time.Second, 5 * time.Second, 4
 	carried := func(text string, seed uint64, dies bool) (bytes [windows]float64) {
