@@ -36,8 +36,9 @@
  * twice so: the next repetition waits until all bytes are acknowledged that were sent before the last one.
  *
  * While arrival(0) of a subflow with data is more than twice the least arrival(0), the connection's timer goes off one round
- * trip of the fastest subflow after the last progress, for the decision whether h's data is sent again. That expiry counts as
- * no timeout (sched_patience.h).
+ * trip of the fastest subflow after the last progress, for the decision whether h's data is sent again; sooner, if the slow
+ * subflow delivers a packet in less than two such round trips: half of the time for a packet after the last one, since each
+ * packet is progress, and starts the timer anew. The expiry counts as no timeout (sched_patience.h).
  *
  * Kernels with a scheduler type of their own have no function that tells who holds a byte: there nothing is sent again
  * before a timeout.
@@ -285,19 +286,28 @@ MPCC_GLOBAL __u32 to_repeat(struct mpcc_scene *s nonnull, struct sched_own *own 
 	return slow + 1;
 }
 
-/* Whether some subflow has data, and arrives later than twice the time given. */
-MPCC_GLOBAL bool some_is_slow(struct mpcc_scene *s nonnull, struct sched_own *own nonnull,
-			      __u64 us8)
+/*
+ * In which time a subflow delivers a packet that has data and arrives later than twice the time given: of several such
+ * subflows the least time; 0 if there is none.
+ */
+MPCC_GLOBAL __u64 slow_packet_us8(struct mpcc_scene *s nonnull, struct sched_own *own nonnull,
+				  __u64 us8)
 {
-	bool found = false;
+	__u64 least_us8 = 0;
 
 	for_each_lane(i, s)
 	{
-		if (element_of(own->lanes, i)->carried_bytes && !lane_gone(lane_at(s, i)) &&
-		    arrival_us8(own, i) > 2 * us8)
-			found = true;
+		const struct mpcc_lane *l = lane_at(s, i);
+		__u64 packet_us8;
+
+		if (!element_of(own->lanes, i)->carried_bytes || lane_gone(l) ||
+		    arrival_us8(own, i) <= 2 * us8)
+			continue;
+		packet_us8 = l->srtt_us8 / (l->in_flight ? l->in_flight : 1) + 1;
+		if (!least_us8 || packet_us8 < least_us8)
+			least_us8 = packet_us8;
 	}
-	return found;
+	return least_us8;
 }
 
 /* When the timer is to go off, to see whether data is to be sent again. */
@@ -305,9 +315,18 @@ MPCC_GLOBAL int watch(struct mpcc_scene *s nonnull, struct sched_own *own nonnul
 {
 	__u32 first = earliest_of(s, own, WHO_IS_ALIVE, 0);
 
+	__u64 packet_us8, look_us8;
+
 	own->outcome.look_us = 0;
-	if (first != MPCC_NO_LANE && some_is_slow(s, own, arrival_us8(own, first)))
-		own->outcome.look_us = 1 + (lane_at(s, first)->srtt_us8 >> 3);
+	if (first == MPCC_NO_LANE)
+		return 0;
+	packet_us8 = slow_packet_us8(s, own, arrival_us8(own, first));
+	if (!packet_us8)
+		return 0;
+	look_us8 = lane_at(s, first)->srtt_us8;
+	if (packet_us8 / 2 < look_us8)
+		look_us8 = packet_us8 / 2;
+	own->outcome.look_us = 1 + (look_us8 >> 3);
 	return 0;
 }
 
