@@ -47,7 +47,7 @@ type Options struct {
 	// NoPeerAddresses leaves out the peers' addresses, also those in rules of paths.
 	NoPeerAddresses bool
 	// MaxSeries is how many series of single subflows a scrape has at most, the busiest subflows first. A
-	// subflow has up to 16.
+	// subflow has up to 20.
 	MaxSeries int
 	// MinAge is the age from which on a subflow has series of its own.
 	MinAge time.Duration
@@ -100,6 +100,7 @@ func (c *Collector) Describe(out chan<- *prometheus.Desc) {
 	describeAll(pathMetrics, out)
 	describeAll(managerMetrics, out)
 	describeAll(subflowMetrics, out)
+	describeAll(scheduledMetrics, out)
 	describeAll(lostMetrics, out)
 	describeAll(batteryMetrics, out)
 	c.overflow.Describe(out)
@@ -195,6 +196,7 @@ func (c *Collector) collectMaps() (metrics []prometheus.Metric, err error) {
 	selected := telemetry.Selection{Joined: true, MinAge: c.options.MinAge}
 	if c.options.MaxSeries > 0 {
 		selected.Most = c.options.MaxSeries/leastSeries + 1 // the last one will not fit
+		selected.Connections = true
 	}
 	err = c.read(ctx, selected, func(snap *telemetry.Snapshot) {
 		if snap == nil {
@@ -363,6 +365,7 @@ func (c *Collector) collectSubflows(snap *telemetry.Snapshot) (metrics []prometh
 		return cmp.Or(cmp.Compare(b.Busyness(), a.Busyness()), cmp.Compare(a.ID, b.ID))
 	})
 	c.overflow.Add(float64(snap.LeftOut))
+	scheduled := scheduledOf(snap)
 	seen := map[labels]bool{}
 	for i := range shown {
 		f := &shown[i]
@@ -372,6 +375,9 @@ func (c *Collector) collectSubflows(snap *telemetry.Snapshot) (metrics []prometh
 		}
 		seen[l] = true
 		series := append(show(subflowMetrics, f, l), sample(infoDesc, gauge, 1, l+c.addressesOf(f)))
+		if g := scheduled[subflowKey{f.NetnsCookie, f.Token, f.SubflowID}]; g != nil {
+			series = append(series, show(scheduledMetrics, g, l)...)
+		}
 		if len(metrics)+len(series) > c.options.MaxSeries {
 			c.overflow.Add(float64(len(shown) - i))
 			break
@@ -379,6 +385,26 @@ func (c *Collector) collectSubflows(snap *telemetry.Snapshot) (metrics []prometh
 		metrics = append(metrics, series...)
 	}
 	return append(metrics, c.overflow)
+}
+
+// subflowKey tells apart the subflows that are live at a time.
+type subflowKey struct {
+	netnsCookie uint64
+	token       telemetry.Token
+	subflowID   uint32
+}
+
+// scheduledOf returns what packet schedulers did with subflows.
+func scheduledOf(snap *telemetry.Snapshot) map[subflowKey]*telemetry.Scheduled {
+	scheduled := map[subflowKey]*telemetry.Scheduled{}
+	for i := range snap.Connections {
+		conn := &snap.Connections[i]
+		for j := range conn.Subflows {
+			g := &conn.Subflows[j]
+			scheduled[subflowKey{conn.NetnsCookie, conn.Token, g.SubflowID}] = g
+		}
+	}
+	return scheduled
 }
 
 func subflowLabelsOf(f *telemetry.Subflow) labels {

@@ -79,8 +79,20 @@ func snapshot() *telemetry.Snapshot {
 			},
 		},
 		Connections: []telemetry.Connection{
-			{ID: 1, Token: 0xab12cd, Scheduler: "minrtt", Netns: 4026531840},
+			{ID: 1, Token: 0xab12cd, Scheduler: "minrtt", Netns: 4026531840, Subflows: []telemetry.Scheduled{
+				{
+					SubflowID: 1, Repeated: 2, Rate: new(12.0),
+					Arrival: new(telemetry.Micros(30250 * time.Microsecond)), Held: new(uint64(60000)),
+				},
+				{SubflowID: 2, Held: new(uint64(1))}, // has closed
+			}},
 			{ID: 2, Token: 0xab12ce, Scheduler: "minrtt", Netns: 4026531840},
+			{ID: 3, Token: 0x7fffffff, Scheduler: "cdd", Netns: 4026532222, NetnsName: "phone", Subflows: []telemetry.Scheduled{
+				{SubflowID: 2},
+			}},
+			{ID: 4, Token: 0x7fffffff, Scheduler: "cdd", Netns: 4026532333, NetnsCookie: 3, Subflows: []telemetry.Scheduled{
+				{SubflowID: 2, Held: new(uint64(1))}, // of another namespace
+			}},
 		},
 		SchedTotals: []telemetry.SchedTotal{
 			{
@@ -388,12 +400,16 @@ func crowd(n int) *telemetry.Snapshot {
 			SRTT: 1, BaseRTT: 1, DeliveryRate: 1, Ssthresh: new(uint32(1)), Energy: new(1.0),
 			BytesSent: uint64(i) * 100, Age: telemetry.Seconds(100 * time.Second),
 		})
+		snap.Connections = append(snap.Connections, telemetry.Connection{
+			Token:    telemetry.Token(i),
+			Subflows: []telemetry.Scheduled{{SubflowID: 1, Rate: new(1.0), Arrival: new(telemetry.Micros(1)), Held: new(uint64(1))}},
+		})
 	}
 	return snap
 }
 
 func TestSubflowSeriesAreBounded(t *testing.T) {
-	const each = 16 // mpcc_subflow_* of a subflow that has them all
+	const each = 20 // mpcc_subflow_* of a subflow that has them all
 	for _, test := range []struct{ max, shown int }{{each - 1, 0}, {each, 1}, {3*each + 5, 3}, {1000, 10}, {0, 0}} {
 		c := collector(t, t.TempDir(), test.max, func(context.Context) (*telemetry.Snapshot, error) { return crowd(10), nil })
 		for scrape := 1; scrape <= 2; scrape++ {

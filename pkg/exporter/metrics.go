@@ -203,6 +203,23 @@ var subflowMetrics = []metric[telemetry.Subflow]{
 		func(f *telemetry.Subflow) (float64, bool) { return optional(f.Energy) }},
 }
 
+// What a packet scheduler did with a live subflow, and what it expects of the subflow.
+var scheduledMetrics = []metric[telemetry.Scheduled]{
+	{describe("mpcc_subflow_expected_rate_bytes_per_second", "Rate that the packet scheduler expects.", subflowLabels), gauge,
+		func(g *telemetry.Scheduled) (float64, bool) { v, ok := optional(g.Rate); return v * 1e6 / 8, ok }},
+	{describe("mpcc_subflow_expected_arrival_seconds", "How long a byte takes that the packet scheduler sends there now.", subflowLabels), gauge,
+		func(g *telemetry.Scheduled) (float64, bool) {
+			if g.Arrival == nil {
+				return 0, false
+			}
+			return time.Duration(*g.Arrival).Seconds(), true
+		}},
+	{describe("mpcc_subflow_held_bytes", "Bytes handed to the subflow and not acknowledged, as of the last decision.", subflowLabels), gauge,
+		func(g *telemetry.Scheduled) (float64, bool) { return optional(g.Held) }},
+	{describe("mpcc_subflow_repeats_total", "Decisions to send again on other subflows all that this one held.", subflowLabels), counter,
+		always(func(g *telemetry.Scheduled) uint64 { return g.Repeated })},
+}
+
 var infoDesc = describe("mpcc_subflow_info", "Addresses of a subflow, and the ids by which MPTCP knows them; always 1.", infoLabels)
 
 func newOverflow() prometheus.Counter {
@@ -239,7 +256,7 @@ var (
 var successDesc = describe("mpcc_collector_success",
 	"Whether a collector could read what there is to read; 1 also where there is nothing.", []string{"collector"})
 
-func optional[V uint32 | float64](v *V) (float64, bool) {
+func optional[V uint32 | uint64 | float64](v *V) (float64, bool) {
 	if v == nil {
 		return 0, false
 	}
