@@ -5,6 +5,8 @@ package verified
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/mpcc/mpcc/bpf/catalog"
 	"github.com/mpcc/mpcc/internal/experiment/scenario"
@@ -17,13 +19,18 @@ type Sweep struct {
 	Kind catalog.Kind // of what the columns are
 	// The columns that all others are compared with: in networks whose paths share nothing, and where others use a line too.
 	Apart, Shared string
+	// Of packet schedulers, which run under the kernel's cubic: networks in which they run under OtherControls too.
+	Others []string
 }
+
+// OtherControls are congestion controls under which packet schedulers are measured, beside the kernel's cubic.
+var OtherControls = []string{"bbr", "lia", "dwc"}
 
 // Sweeps are by the name of their part.
 var Sweeps = map[string]Sweep{
-	Households: {"internal/experiment/own/households.yaml", "home", catalog.CC, "cubic", "tcp"},
-	Schedulers: {"internal/experiment/own/households.yaml", "home", catalog.Sched, "default", "default"},
-	SlowPath:   {"internal/experiment/own/slow-path.yaml", "kind", catalog.Sched, "default", "default"},
+	Households: {"internal/experiment/own/households.yaml", "home", catalog.CC, "cubic", "tcp", nil},
+	Schedulers: {"internal/experiment/own/households.yaml", "home", catalog.Sched, "default", "default", []string{"fibre-lte-wifi"}},
+	SlowPath:   {"internal/experiment/own/slow-path.yaml", "kind", catalog.Sched, "default", "default", []string{"slows-down", "satellite"}},
 }
 
 // The figures of a record of a sweep, in Mbit/s: what the user has, and what each of the others on the user's line has.
@@ -47,8 +54,8 @@ func (s Sweep) Columns() []string {
 	return names
 }
 
-// rows are the networks.
-func (s Sweep) rows(root string) ([]string, error) {
+// networks are the scenario's.
+func (s Sweep) networks(root string) ([]string, error) {
 	file, err := scenario.Load(filepath.Join(root, s.File))
 	if err != nil {
 		return nil, err
@@ -61,8 +68,19 @@ func (s Sweep) rows(root string) ([]string, error) {
 	return nil, fmt.Errorf("%s sweeps over no %s", s.File, s.Rows)
 }
 
+const under = "+" // between a network and a congestion control in the name of a row
+
+// Setup tells what a row's name says: the network, and under which congestion control packet schedulers run there.
+func Setup(row string) (network, cc string) {
+	network, cc, found := strings.Cut(row, under)
+	if !found {
+		cc = "cubic"
+	}
+	return network, cc
+}
+
 func (s Sweep) cells(root string) (cells []Cell, err error) {
-	rows, err := s.rows(root)
+	networks, err := s.networks(root)
 	if err != nil {
 		return nil, err
 	}
@@ -70,17 +88,29 @@ func (s Sweep) cells(root string) (cells []Cell, err error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, row := range rows {
-		for _, name := range s.Columns() {
-			digest, id := file, string(s.Kind)+"/"+name
-			if _, err := catalog.Find(id); err == nil {
-				object, err := objectDigest(id)
-				if err != nil {
-					return nil, err
-				}
-				digest += object
+	for _, network := range networks {
+		rows := []string{network}
+		if slices.Contains(s.Others, network) {
+			for _, cc := range OtherControls {
+				rows = append(rows, network+under+cc)
 			}
-			cells = append(cells, Cell{Row: row, Column: name, Digest: digest})
+		}
+		for _, row := range rows {
+			_, cc := Setup(row)
+			for _, name := range s.Columns() {
+				digest := file
+				for _, id := range []string{string(catalog.CC) + "/" + cc, string(s.Kind) + "/" + name} {
+					if _, err := catalog.Find(id); err != nil {
+						continue // the kernel's
+					}
+					object, err := objectDigest(id)
+					if err != nil {
+						return nil, err
+					}
+					digest += object
+				}
+				cells = append(cells, Cell{Row: row, Column: name, Digest: digest})
+			}
 		}
 	}
 	return cells, nil

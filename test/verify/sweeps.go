@@ -61,12 +61,13 @@ func (b *bench) measure(ctx context.Context, s verified.Sweep, c verified.Cell) 
 	}
 	defer os.RemoveAll(out)
 	folder := filepath.Join(out, "runs")
+	network, cc := verified.Setup(c.Row)
 	chosen := []string{"--cc", c.Column}
 	if s.Kind == catalog.Sched {
-		chosen = []string{"--cc", "cubic", "--sched", c.Column}
+		chosen = []string{"--cc", cc, "--sched", c.Column}
 	}
 	cmd := exec.CommandContext(ctx, filepath.Join(b.root, "bin", "mpcc"), append([]string{"run", filepath.Join(b.root, s.File),
-		"--vm=" + kernels.Labels()[0], "--repeats", "1", "--set", s.Rows + "=" + c.Row, "--out", folder}, chosen...)...)
+		"--vm=" + kernels.Labels()[0], "--repeats", "1", "--set", s.Rows + "=" + network, "--out", folder}, chosen...)...)
 	cmd.Dir = b.root
 	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
 	if err := cmd.Run(); err != nil {
