@@ -36,9 +36,10 @@
  * twice so: the next repetition waits until all bytes are acknowledged that were sent before the last one.
  *
  * While arrival(0) of a subflow with data is more than twice the least arrival(0), the connection's timer goes off one round
- * trip of the fastest subflow after the last progress, for the decision whether h's data is sent again; sooner, if the slow
- * subflow delivers a packet in less than two such round trips: half of the time for a packet after the last one, since each
- * packet is progress, and starts the timer anew. The expiry counts as no timeout (sched_patience.h).
+ * trip of the fastest subflow after the last progress, for the decision whether h's data is sent again. Each packet that h
+ * delivers is progress, and starts the timer anew. So the timer takes half of the time between two such packets, if that is
+ * less, no repetition is on its way, and all that is written fits into two windows of the fastest subflow. The expiry counts as no
+ * timeout (sched_patience.h).
  *
  * Kernels with a scheduler type of their own have no function that tells who holds a byte: there nothing is sent again
  * before a timeout.
@@ -287,44 +288,47 @@ MPCC_GLOBAL __u32 to_repeat(struct mpcc_scene *s nonnull, struct sched_own *own 
 }
 
 /*
- * In which time a subflow delivers a packet that has data and arrives later than twice the time given: of several such
- * subflows the least time; 0 if there is none.
+ * The time between two packets that a subflow delivers which has data and arrives later than twice the time given: of several
+ * such subflows the least; NEVER if there is none.
  */
 MPCC_GLOBAL __u64 slow_packet_us8(struct mpcc_scene *s nonnull, struct sched_own *own nonnull,
 				  __u64 us8)
 {
-	__u64 least_us8 = 0;
+	__u64 least_us8 = NEVER;
 
 	for_each_lane(i, s)
 	{
 		const struct mpcc_lane *l = lane_at(s, i);
-		__u64 packet_us8;
+		__u64 packet_us8 = l->srtt_us8 / (l->in_flight ? l->in_flight : 1);
 
-		if (!element_of(own->lanes, i)->carried_bytes || lane_gone(l) ||
-		    arrival_us8(own, i) <= 2 * us8)
-			continue;
-		packet_us8 = l->srtt_us8 / (l->in_flight ? l->in_flight : 1) + 1;
-		if (!least_us8 || packet_us8 < least_us8)
+		if (element_of(own->lanes, i)->carried_bytes && !lane_gone(l) &&
+		    arrival_us8(own, i) > 2 * us8 && packet_us8 < least_us8)
 			least_us8 = packet_us8;
 	}
 	return least_us8;
+}
+
+/* Whether the others may soon stop for a slow subflow: no repetition is on its way, two windows of the subflow l take all data. */
+static __always_inline bool may_repeat(const struct mpcc_scene *s, const struct sched_own *own,
+				       const struct mpcc_lane *l)
+{
+	return !own->demand.repeated &&
+	       sendable(s, own->demand.fresh) < 2 * (__u64)l->cwnd * l->mss;
 }
 
 /* When the timer is to go off, to see whether data is to be sent again. */
 MPCC_GLOBAL int watch(struct mpcc_scene *s nonnull, struct sched_own *own nonnull)
 {
 	__u32 first = earliest_of(s, own, WHO_IS_ALIVE, 0);
+	__u64 packet_us8 = NEVER, look_us8;
 
-	__u64 packet_us8, look_us8;
-
+	if (first != MPCC_NO_LANE)
+		packet_us8 = slow_packet_us8(s, own, arrival_us8(own, first));
 	own->outcome.look_us = 0;
-	if (first == MPCC_NO_LANE)
-		return 0;
-	packet_us8 = slow_packet_us8(s, own, arrival_us8(own, first));
-	if (!packet_us8)
+	if (packet_us8 == NEVER)
 		return 0;
 	look_us8 = lane_at(s, first)->srtt_us8;
-	if (packet_us8 / 2 < look_us8)
+	if (packet_us8 / 2 < look_us8 && may_repeat(s, own, lane_at(s, first)))
 		look_us8 = packet_us8 / 2;
 	own->outcome.look_us = 1 + (look_us8 >> 3);
 	return 0;

@@ -69,11 +69,8 @@ func earliestRule(d *decision) {
 	n := len(d.Subflows)
 	c := d.Connection
 	first := d.least(d.alive, Subflow.arrivalOfNothing)
-	for _, s := range d.Subflows {
-		slow := s.CarriedBytes > 0 && s.Stale == 0 && s.Closing == 0
-		if first >= 0 && slow && s.arrival(0) > 2*d.Subflows[first].arrival(0) {
-			d.Look = 1 + math.Floor(d.Subflows[first].SRTT)
-		}
+	if first >= 0 {
+		d.watch(d.Subflows[first])
 	}
 	if c.Reinject != 0 && c.Early != 0 {
 		d.defers = true
@@ -116,6 +113,24 @@ func earliestRule(d *decision) {
 		return
 	}
 	d.send(s)
+}
+
+// watch sets when the timer goes off beside subflows that are slower than half as fast as the first: after a round trip of the
+// first one, or half of the time for a packet of a slow one, while a decision to send again is near.
+func (d *decision) watch(first Subflow) {
+	after := math.Inf(1)
+	for _, s := range d.Subflows {
+		if s.CarriedBytes > 0 && s.Stale == 0 && s.Closing == 0 && s.arrival(0) > 2*first.arrival(0) {
+			after = min(after, s.SRTT/max(s.InFlight, 1)/2)
+		}
+	}
+	if math.IsInf(after, 1) {
+		return
+	}
+	if c := d.Connection; c.Repeated != 0 || min(c.Fresh, c.Window) >= 2*first.Cwnd*first.MSS {
+		after = first.SRTT
+	}
+	d.Look = 1 + math.Floor(min(after, first.SRTT))
 }
 
 // spareSlow makes the slow subflow, whose data is being sent again, unusable if another subflow is alive.
