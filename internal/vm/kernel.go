@@ -48,7 +48,7 @@ var droppedModules = []string{"drivers/net/ethernet", "drivers/net/wireless", "d
 
 // neededModules have to come with a kernel, as modules or built in.
 var neededModules = []string{
-	"sch_netem", "sch_tbf", "sch_htb", "sch_red", "sch_fq", "sch_fq_codel", "sch_ingress",
+	"sch_netem", "sch_tbf", "sch_htb", "sch_red", "sch_fq", "sch_codel", "sch_fq_codel", "sch_pie", "sch_ingress",
 	"cls_u32", "cls_flower", "cls_bpf", "act_mirred",
 	"veth", "ifb", "dummy", "tun", "virtio_console",
 	"tcp_bbr", "tcp_dctcp", "inet_diag", "tcp_diag", "mptcp_diag",

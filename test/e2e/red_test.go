@@ -107,3 +107,18 @@ func TestOwnTimeREDMarks(t *testing.T) {
 		t.Errorf("%d packets marked, %d dropped, of %d", q.Marked, q.Dropped, q.Sent)
 	}
 }
+
+// A managed queue drops packets long before its limit. Without a manager a tenth too much for four seconds leaves 330 packets
+// waiting, and none dropped.
+func TestOwnTimeAQM(t *testing.T) {
+	const rate, limit = 10e6, 1000
+	for aqm, managed := range map[string]bool{"": false, "codel": true, "fq_codel": true, "pie": true} {
+		w := newWire(t, lab.LinkOpts{AtoB: lab.Shape{Rate: rate, Queue: limit, AQM: aqm}})
+		flood(t, w, 1.1*rate, 4*time.Second, func(time.Duration) {})
+		q := stats(t, w)
+		t.Logf("%q: %+v", aqm, q)
+		if managed != (q.Dropped > 0) || managed != (q.Backlog < 200) {
+			t.Errorf("managed by %q, %d packets are dropped, and %d wait", aqm, q.Dropped, q.Backlog)
+		}
+	}
+}

@@ -32,6 +32,7 @@ type Shape struct {
 	QueueBytes int           // or how many bytes, at least 1514
 	Changes    bool          // the rate changes often: what a change gives at once is then little
 	RED        *RED          // or random early detection
+	AQM        string        // what manages Queue: "codel", "fq_codel" or "pie"; "": nothing, packets are dropped where it is full
 	Delay      time.Duration // one way, 1 µs to 4 s
 	Jitter     time.Duration // the delay varies evenly by ± this much
 	Reorder    bool          // let packets overtake each other because of the jitter
@@ -82,6 +83,8 @@ func (s Shape) check() error {
 		return fmt.Errorf("queue %d without a rate: nothing would ever wait in it", max(s.Queue, s.QueueBytes))
 	case s.queues() > 1:
 		return errors.New("more than one of a queue in packets, a queue in bytes and RED")
+	case s.AQM != "" && (managers[s.AQM] == "" || s.Queue == 0):
+		return fmt.Errorf("a queue of %d packets managed by %q: use at least 1, and codel, fq_codel or pie", s.Queue, s.AQM)
 	case s.Delay < 0 || s.Delay > 4*time.Second:
 		return fmt.Errorf("delay %v: use 0 to 4s", s.Delay)
 	case s.Jitter < 0 || s.Jitter > s.Delay:

@@ -27,6 +27,7 @@ import (
 //	     or tbf    rate, queue (bytes)
 //	     or tbf    rate
 //	        └─ 3: red  └─ 4: red          the same
+//	        or 3: codel, fq_codel or pie  the same
 //
 // netem's rate is the better one: it makes up for late timers, whereas tbf makes
 // up for no more than its bucket, and loses much of the rate on a busy virtual
@@ -74,6 +75,9 @@ func (s Shape) tc(dev string, netem bool) (kinds string, script []string) {
 		for _, line := range s.RED.tc(s.Rate) {
 			add("%s", line)
 		}
+	case s.AQM != "":
+		add("tbf rate %dbit burst %d limit %d", s.Rate, max(2*frame, s.Rate/8/1000), queue*frame)
+		add(managers[s.AQM], queue)
 	case s.QueueBytes > 0:
 		burst := bucket(s.Rate)
 		if s.Changes {
@@ -98,6 +102,9 @@ func (s Shape) jitterRate() string {
 	}
 	return "1tbit"
 }
+
+// managers are the qdiscs that manage a queue, with their limits in packets.
+var managers = map[string]string{"codel": "codel limit %d noecn", "fq_codel": "fq_codel limit %d noecn", "pie": "pie limit %d noecn"}
 
 // bucket is 50 ms of tokens, in bytes, which make up for late timers of a busy
 // machine. While packets wait it is empty.

@@ -146,6 +146,9 @@ func qdiscs(l *scenario.Link, events []scenario.Event) (names []string) {
 		if s.Queue.RED != nil {
 			names = append(names, "red")
 		}
+		if s.Queue.AQM != "" {
+			names = append(names, s.Queue.AQM)
+		}
 	}
 	for _, e := range events {
 		if e.Link == l.Name && (e.Delay != nil || e.Loss != nil) {
@@ -218,6 +221,7 @@ func shape(s scenario.Shape) lab.Shape {
 		Loss:       float64(s.Loss),
 		Queue:      s.Queue.Packets,
 		QueueBytes: int(s.Queue.Bytes),
+		AQM:        s.Queue.AQM,
 		Changes:    s.Trace != "",
 	}
 	if s.Queue.RED != nil {

@@ -185,6 +185,8 @@ func (d *decoder) shape(s *Shape) {
 	switch {
 	case kinds > 1:
 		d.At(q, "a queue of %d kinds: give one of packets, bytes, red", kinds)
+	case q.AQM != "" && (q.Packets == 0 || s.Trace != ""):
+		d.At(&q.AQM, "%s without a queue in packets: give packets, 1000 for the kernel's own limit, and a rate", q.AQM)
 	case kinds == 1 && s.Rate == 0:
 		d.At(q, "a queue without a rate: nothing would ever wait in it")
 	case q.RED != nil:

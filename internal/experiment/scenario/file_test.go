@@ -117,6 +117,8 @@ var mistakes = []struct{ old, new, place, want string }{
 	{"jitter: 1 ms", "jitter: 20 ms", ":", "jitter 20 ms is above the delay 10 ms"},
 	{"jitter: 1 ms", "reorder: true", "16:81", "reorder without jitter: no packet would overtake another"},
 	{"{packets: 50}", "{packets: 50, bytes: 64 KB}", ":", "a queue of 2 kinds: give one of packets, bytes, red"},
+	{"{packets: 50}", "{bytes: 64 KB, aqm: pie}", ":", "pie without a queue in packets: give packets"},
+	{"{packets: 50}", "{packets: 50, aqm: cake}", ":", "aqm"},
 	{"rate: 10 Mbit/s, delay", "delay", ":", "a queue without a rate: nothing would ever wait in it"},
 	{"max: 10,", "max: 5,", ":", "max 5 is not above min 5"},
 	{"end: 20", "end: 8", ":", "end 8 is below max 10"},

@@ -54,7 +54,7 @@ func TestPublished(t *testing.T) {
 // Its own compare every congestion control with the kernel's CUBIC, with the defaults.
 func TestOwn(t *testing.T) {
 	claiming := []string{"household", "plain"}
-	if got, want := namesIn(own.Files), slices.Sorted(slices.Values(append(claiming, "households", "slow-path"))); !slices.Equal(got, want) {
+	if got, want := namesIn(own.Files), slices.Sorted(slices.Values(append(claiming, "households", "queues", "slow-path"))); !slices.Equal(got, want) {
 		t.Errorf("there are %v, not %v", got, want)
 	}
 	for _, name := range claiming {
@@ -87,6 +87,20 @@ func TestOwn(t *testing.T) {
 				t.Errorf("it runs with %v, not with cubic and %v", with, all)
 			}
 		})
+	}
+}
+
+// A queue of each kind and each AQM is tried.
+func TestQueues(t *testing.T) {
+	f := brings(t, "queues")
+	expected(t, f)
+	known(t, f)
+	managed := map[string]bool{}
+	for _, r := range f.Runs(false) {
+		managed[r.Scenario.Links[1].Queue.AQM] = true
+	}
+	if got, want := slices.Sorted(maps.Keys(managed)), []string{"", "codel", "fq_codel", "pie"}; !slices.Equal(got, want) {
+		t.Errorf("queues are managed by %q, not by %q", got, want)
 	}
 }
 

@@ -25,6 +25,14 @@ type controls struct {
 
 // Supports returns an error, in one line, if the scenario asks for what the simulator does not have.
 func Supports(s *scenario.Scenario) error {
+	for i := range s.Links {
+		l := &s.Links[i]
+		for _, shape := range []*scenario.Shape{&l.Shape, l.Back} {
+			if shape != nil && shape.Queue.AQM != "" {
+				return fmt.Errorf("%s, link %s: --sim has no %s: leave out --sim", s.Name, l.Name, shape.Queue.AQM)
+			}
+		}
+	}
 	for i := range s.Users {
 		u := &s.Users[i]
 		if _, err := catalog.Find(string(catalog.Sched) + "/" + u.Scheduler); u.Scheduler != defaultScheduler && err != nil {
