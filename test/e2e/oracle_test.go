@@ -30,11 +30,11 @@ type oracleResult struct {
 	ACKs, SumPackets, SumPPM         uint64
 	RTTs, EqualRTTs                  uint64
 	MostPackets                      uint32
-	Losses, MostAfterLoss            uint32
-	MostLastMax                      uint32
+	Losses, Marks                    uint32
+	Undos, MostAfterUndo             uint32
+	MostAfterLoss, MostLastMax       uint32
 	BegunAnew                        uint32
 	LeftSlowStart, OursLeftSlowStart uint32
-	_                                uint32
 }
 
 // responseStandard is the tunable's second word. By default ours responds to losses as the kernel's CUBIC does not.
@@ -127,8 +127,9 @@ func besideTheKernelsCubic(t *testing.T, lasts time.Duration) map[string]oracleR
 		leastACKs = 1000
 	)
 	conditions := map[string]struct {
-		shape lab.Shape
-		send  func(*net.TCPConn)
+		shape        lab.Shape
+		send         func(*net.TCPConn)
+		marks, undos bool
 	}{
 		// Reno's region: an RTT of 44 ms at most.
 		"short queue": {shape: lab.Shape{Rate: 20e6, Delay: 10 * time.Millisecond, Queue: 40}, send: sendAll},
@@ -136,6 +137,15 @@ func besideTheKernelsCubic(t *testing.T, lasts time.Duration) map[string]oracleR
 		"deep queue":  {shape: lab.Shape{Rate: 20e6, Delay: 50 * time.Millisecond, Queue: 400}, send: sendAll},
 		"random loss": {shape: lab.Shape{Rate: 20e6, Delay: 20 * time.Millisecond, Queue: 200, Loss: 0.1}, send: sendAll},
 		"pauses":      {shape: lab.Shape{Rate: 20e6, Delay: 20 * time.Millisecond, Queue: 100}, send: sendWithPauses},
+		"ECN": {
+			shape: lab.Shape{Rate: 20e6, Delay: 20 * time.Millisecond, RED: &lab.RED{Min: 20, Max: 60, Prob: 0.1, End: 200, ECN: true}},
+			send:  sendAll, marks: true,
+		},
+		// The kernel takes a loss event back once it learns that packets were late.
+		"reordering": {
+			shape: lab.Shape{Rate: 20e6, Delay: 20 * time.Millisecond, Jitter: 5 * time.Millisecond, Reorder: true, Queue: 200},
+			send:  sendAll, undos: true,
+		},
 	}
 	results := attachOracle(t)
 	l := newLab(t)
@@ -147,6 +157,11 @@ func besideTheKernelsCubic(t *testing.T, lasts time.Duration) map[string]oracleR
 		names = append(names, name)
 	}
 	route(t, l)
+	for _, h := range []*lab.Host{client, server} {
+		if err := h.Sysctl("net.ipv4.tcp_ecn", "1"); err != nil {
+			t.Fatal(err)
+		}
+	}
 	return sideBySide(t, names, func(t *testing.T, name string) oracleResult {
 		p := connect(t, client, server, links[name].Addr(server), mptcp.Options{CC: "oracle", TCP: true}, "")
 		p.drain()
@@ -155,12 +170,19 @@ func besideTheKernelsCubic(t *testing.T, lasts time.Duration) map[string]oracleR
 		r := readOracle(t, results, p.client)
 		acks := float64(r.ACKs)
 		t.Logf("%s: %d ACKs; apart by %d packets at most, by %.3f packets and %.3f %% on average; "+
-			"begun anew %d times and at %d loss events, where apart by %d packets and %d of memory; "+
+			"begun anew %d times and at %d loss events, %d of them marks, where apart by %d packets and %d of memory; "+
+			"%d taken back, then apart by %d packets; "+
 			"slow start left at %d packets, ours at %d; %d of %d RTTs equal",
 			name, r.ACKs, r.MostPackets, float64(r.SumPackets)/acks, float64(r.SumPPM)/acks/1e4,
-			r.BegunAnew, r.Losses, r.MostAfterLoss, r.MostLastMax, r.LeftSlowStart, r.OursLeftSlowStart, r.EqualRTTs, r.RTTs)
+			r.BegunAnew, r.Losses, r.Marks, r.MostAfterLoss, r.MostLastMax, r.Undos, r.MostAfterUndo, r.LeftSlowStart, r.OursLeftSlowStart, r.EqualRTTs, r.RTTs)
 		if r.ACKs < leastACKs || r.Losses < 2 {
 			t.Fatalf("%d ACKs and %d loss events prove nothing", r.ACKs, r.Losses)
+		}
+		if c := conditions[name]; c.marks != (r.Marks > 0) || c.undos && r.Undos == 0 {
+			t.Errorf("%d ECN marks and %d loss events taken back prove nothing", r.Marks, r.Undos)
+		}
+		if r.MostAfterUndo > 0 {
+			t.Errorf("%d packets apart after a loss event was taken back", r.MostAfterUndo)
 		}
 		if r.MostAfterLoss > 0 || r.MostLastMax > 0 {
 			t.Errorf("%d packets apart after a loss event and %d in what is remembered of it", r.MostAfterLoss, r.MostLastMax)

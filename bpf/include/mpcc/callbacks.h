@@ -88,6 +88,14 @@ static __always_inline void control_state(struct sock *sk, __u8 new_state)
 	flow->started = 0;
 }
 
+/* The window after the kernel has found that what it took for lost was late. */
+static __always_inline __u32 control_undo(struct sock *sk)
+{
+	if (cc_hooks.on_undo)
+		cc_hooks.on_undo(state_of(tcp_sk(sk)));
+	return tcp_reno_undo_cwnd(sk);
+}
+
 SEC("struct_ops")
 void BPF_PROG(mpcc_init, struct sock *sk)
 {
@@ -131,9 +139,7 @@ void BPF_PROG(mpcc_set_state, struct sock *sk, __u8 new_state)
 SEC("struct_ops")
 __u32 BPF_PROG(mpcc_undo_cwnd, struct sock *sk)
 {
-	if (cc_hooks.on_undo)
-		cc_hooks.on_undo(state_of(tcp_sk(sk)));
-	return tcp_reno_undo_cwnd(sk);
+	return control_undo(sk);
 }
 
 /*

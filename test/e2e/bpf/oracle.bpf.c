@@ -40,13 +40,15 @@ struct oracle_result {
 	__u64 rtts; /* ACKs with an RTT sample that may raise the window */
 	__u64 equal_rtts; /* in which that of RACK was the same */
 	__u32 most_packets;
-	__u32 losses; /* loss events */
+	__u32 losses; /* loss events, ECN marks included */
+	__u32 marks; /* those of ECN */
+	__u32 undos; /* loss events that the kernel has taken back */
+	__u32 most_after_undo; /* |ours - the kernel's| window */
 	__u32 most_after_loss; /* |ours - the kernel's| ssthresh */
 	__u32 most_last_max; /* |ours - the kernel's| memory of the loss */
 	__u32 begun_anew; /* where TCP itself had set the window */
 	__u32 left_slow_start; /* the kernel's window then; 0 = not yet */
 	__u32 ours_left_slow_start;
-	__u32 pad;
 };
 
 struct oracle {
@@ -231,6 +233,7 @@ __u32 BPF_PROG(oracle_ssthresh, struct sock *sk)
 	ours = control_loss(sk);
 	swap(o, tp);
 	o->result.losses++;
+	o->result.marks += !is_loss(tp);
 	note_most(&o->result.most_after_loss, ours, theirs);
 	note_most(&o->result.most_last_max, flow_in(o)->last_max, last_max_of(tp));
 	return theirs;
@@ -265,7 +268,18 @@ void BPF_PROG(oracle_tx_start, struct sock *sk)
 SEC("struct_ops")
 __u32 BPF_PROG(oracle_undo_cwnd, struct sock *sk)
 {
-	return tcp_reno_undo_cwnd(sk);
+	struct oracle *o = oracle_of(sk);
+	struct tcp_sock *tp = tcp_sk(sk);
+	__u32 theirs = tcp_reno_undo_cwnd(sk), ours;
+
+	if (!o)
+		return theirs;
+	swap(o, tp);
+	ours = control_undo(sk);
+	swap(o, tp);
+	o->result.undos++;
+	note_most(&o->result.most_after_undo, ours, theirs);
+	return theirs;
 }
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
