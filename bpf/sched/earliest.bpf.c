@@ -8,8 +8,11 @@
  * twice before a subflow has failed: bandwidth that new data lacks on the other subflows.
  *
  *   load(n)     bytes in flight, queued, and n more
+ *   w           the bytes that the subflow sends in srtt: its window; where srtt is above 9/8 of the least RTT, and slow start
+ *               over, at most the delivery rate times srtt. A window that is not filled says nothing of what a path takes,
+ *               but one that has a queue delivers all that the path takes
  *   round(n)    srtt load(n) / w, at least the least RTT: srtt tells of a queue as it was, and some of that may have drained.
- *               Where nothing is in flight, what does not fit into w waits for another least RTT. Twice all that while the
+ *               Where nothing is in flight, what exceeds the window waits for another least RTT. Twice all that while the
  *               subflow repairs a loss.
  *   arrival(n)  round(n) - the least RTT / 2: how long n bytes take that are sent now. The way there may have a queue, the way
  *               back takes half of the least RTT.
@@ -18,7 +21,8 @@
  *   p           bytes of the fragment that goes to one subflow next
  *   written     bytes that were never sent
  *   k           written + the bytes that the application waits to write
- * Of written and k, what exceeds the peer's window does not count.
+ * Of written, what exceeds the peer's window does not count, and of k what exceeds a third of that window: would a subflow take as
+ * long as the others need for the whole window, they would stop whenever something comes later than reckoned here.
  *
  * New data: s is the usable subflow with the least arrival(p). Others, whose arrival(0) is less than that of s, are full.
  *   wait       if the others have delivered k bytes before s delivers p: k < all = sum of their
@@ -48,6 +52,7 @@
 #include "mpcc/sched_patience.h"
 
 struct earliest_lane {
+	__u64 rate; /* bytes per second delivered; 0 = not measured */
 	__u32 least_rtt_us; /* of the last minutes */
 	__u32 carried_bytes; /* handed to it and not acknowledged */
 	__u8 repairing; /* a loss */
@@ -82,9 +87,25 @@ struct sched_own {
 	struct earliest_demand demand;
 	struct earliest_memory memory;
 	struct earliest_outcome outcome;
-	/* arrival(0) of each subflow, reckoned before each decision */
+	/* w and arrival(0) of each subflow, reckoned before each decision */
+	__u32 windows[MPCC_MAX_LANES];
 	__u64 arrivals_us8[MPCC_MAX_LANES];
 };
+
+/* w, at least a packet and at most 4 GB. */
+static __always_inline __u32 window_of(const struct mpcc_lane *l, const struct earliest_lane *o)
+{
+	__u64 window = (__u64)l->cwnd * l->mss, delivered;
+
+	if (!o->growing && o->rate && !(o->rate >> 32) && l->srtt_us8 > 9ULL * o->least_rtt_us) {
+		delivered = o->rate * l->srtt_us8 / 8000000;
+		if (delivered < l->mss)
+			delivered = l->mss;
+		if (delivered < window)
+			window = delivered;
+	}
+	return window < 0xffffffff ? window : 0xffffffff;
+}
 
 /*
  * Congestion windows that are sent in a number of round trips, both in 2^-16, if the window doubles with each of the first
@@ -101,54 +122,58 @@ static __always_inline __u64 doubling_q16(__u64 rounds_q16)
 
 #define MOST_ROUNDS 1024ULL
 
-/* Bytes that subflow i sends in a time, of MOST_ROUNDS round trips at most, with a window of 4 GB at most. */
+/* Bytes that subflow i sends in a time, of MOST_ROUNDS round trips at most. */
 MPCC_GLOBAL __u64 sent_in(struct mpcc_scene *s nonnull, struct sched_own *own nonnull, __u32 i,
 			  __u64 us8)
 {
 	const struct mpcc_lane *l = lane_at(s, i);
-	__u64 window = (__u64)l->cwnd * l->mss, rounds_q16;
+	__u64 rounds_q16;
 
 	if (!l->srtt_us8)
 		return 0;
 	rounds_q16 = MOST_ROUNDS << 16;
 	if (us8 < MOST_ROUNDS * l->srtt_us8)
 		rounds_q16 = (us8 << 16) / l->srtt_us8;
-	if (window > 0xffffffff)
-		window = 0xffffffff;
 	if (element_of(own->lanes, i)->growing)
 		rounds_q16 = doubling_q16(rounds_q16);
-	return window * rounds_q16 >> 16;
+	return *element_of(own->windows, i) * rounds_q16 >> 16;
 }
 
 #define MOST_LOAD (1ULL << 29)
 
-/* How long it takes until more bytes, which are sent now, are acknowledged. */
+/* How long it takes until more bytes, which are sent now, are acknowledged; w is the window. */
 static __always_inline __u64 round_of(const struct mpcc_lane *l, const struct earliest_lane *o,
-				      __u32 more)
+				      __u32 w, __u32 more)
 {
 	__u64 load = (__u64)l->in_flight * l->mss + l->queued + more;
-	__u64 window = (__u64)l->cwnd * l->mss, least_us8 = 8ULL * o->least_rtt_us, us8;
+	__u64 least_us8 = 8ULL * o->least_rtt_us, us8;
 
 	/* Half a billion bytes and nine minutes make the largest product. */
-	us8 = window ? l->srtt_us8 * (load < MOST_LOAD ? load : MOST_LOAD) / window : l->srtt_us8;
+	us8 = w ? l->srtt_us8 * (load < MOST_LOAD ? load : MOST_LOAD) / w : l->srtt_us8;
 	if (us8 < least_us8)
 		us8 = least_us8;
-	if (load > window && !l->in_flight)
+	if (load > (__u64)l->cwnd * l->mss && !l->in_flight)
 		us8 += least_us8;
 	return o->repairing ? 2 * us8 : us8;
 }
 
 /* How long more bytes take that are sent now: one byte, if none. */
 static __always_inline __u64 arrival_of(const struct mpcc_lane *l, const struct earliest_lane *o,
-					__u32 more)
+					__u32 w, __u32 more)
 {
-	return round_of(l, o, more) - 4ULL * o->least_rtt_us;
+	return round_of(l, o, w, more) - 4ULL * o->least_rtt_us;
 }
 
 MPCC_GLOBAL int reckon_arrivals(struct mpcc_scene *s nonnull, struct sched_own *own nonnull)
 {
 	for_each_lane(i, s)
-		own->arrivals_us8[i] = arrival_of(lane_at(s, i), element_of(own->lanes, i), 0);
+	{
+		const struct mpcc_lane *l = lane_at(s, i);
+		const struct earliest_lane *o = element_of(own->lanes, i);
+
+		own->windows[i] = window_of(l, o);
+		own->arrivals_us8[i] = arrival_of(l, o, own->windows[i], 0);
+	}
 	return 0;
 }
 
@@ -160,7 +185,8 @@ static __always_inline __u64 arrival_us8(const struct sched_own *own, __u32 i)
 MPCC_GLOBAL __u64 arrival_with(struct mpcc_scene *s nonnull, struct sched_own *own nonnull, __u32 i,
 			       __u32 more)
 {
-	return arrival_of(lane_at(s, i), element_of(own->lanes, i), more);
+	return arrival_of(lane_at(s, i), element_of(own->lanes, i), *element_of(own->windows, i),
+			  more);
 }
 
 /* As many of the bytes as the peer's window takes. */
@@ -230,9 +256,11 @@ MPCC_GLOBAL __u64 sent_by(struct mpcc_scene *s nonnull, struct sched_own *own no
 MPCC_GLOBAL __u64 left_for(struct mpcc_scene *s nonnull, struct sched_own *own nonnull, __u32 i)
 {
 	__u64 us8 = arrival_with(s, own, i, own->demand.piece);
-	__u64 all = sendable(s, own->demand.fresh + own->demand.awaited);
+	__u64 all = own->demand.fresh + own->demand.awaited;
 	__u64 others = sent_by(s, own, WHO_IS_ALIVE, arrival_us8(own, i), us8);
 
+	if (all > s->demand.window / 3)
+		all = s->demand.window / 3;
 	return all < others ? 0 : all - others + 1;
 }
 
@@ -382,6 +410,7 @@ static __always_inline void earliest_read_subflow(struct sched_own *own, __u32 i
 {
 	struct earliest_lane *o = element_of(own->lanes, i);
 
+	o->rate = delivery_rate_of(tp);
 	o->least_rtt_us = tp->rtt_min.s[0].v;
 	o->carried_bytes = tp->write_seq - tp->snd_una;
 	o->growing = tp->snd_cwnd < tp->snd_ssthresh;
@@ -435,7 +464,9 @@ static __always_inline void earliest_show_subflow(struct mpcc_sched_subflow *sho
 						  const struct sched_own *own,
 						  const struct mpcc_scene *s, __u32 i)
 {
-	shown->rate = window_rate(element_of(s->lanes, i));
+	/* Mbit/s: bytes per eighth of a microsecond, times 64 */
+	shown->rate = num_div(num_of((__u64)*element_of(own->windows, i) << 6),
+			      num_of(element_of(s->lanes, i)->srtt_us8));
 	shown->arrival_us = arrival_us8(own, i) >> 3;
 	shown->held = element_of(own->lanes, i)->carried_bytes;
 }

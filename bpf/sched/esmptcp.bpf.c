@@ -464,10 +464,7 @@ static __always_inline void esmptcp_read_subflow(struct sched_own *own, __u32 i,
 {
 	struct esmptcp_lane *q = quality_at(own, i);
 
-	q->rate = 0;
-	if (tp->rate_interval_us)
-		q->rate = (__u64)tp->rate_delivered * tp->mss_cache * 1000000 /
-			  tp->rate_interval_us;
+	q->rate = delivery_rate_of(tp);
 	read_loss(q, element_of(own->losses, i), tp);
 	read_trial(q, element_of(own->counted_to, i), tp);
 }

@@ -139,9 +139,7 @@ static __noinline int refresh(struct sock *sk)
 	s->srtt_us8 = tp->srtt_us;
 	s->base_rtt_us = flow->base_rtt_us;
 	s->mss = tp->mss_cache;
-	if (tp->rate_interval_us)
-		s->delivery_rate = (__u64)tp->rate_delivered * tp->mss_cache * 1000000 /
-				   tp->rate_interval_us;
+	s->delivery_rate = delivery_rate_of(tp);
 	return 0;
 }
 

@@ -131,6 +131,14 @@ static __always_inline struct mpcc_counter_set *counters(void)
 static const struct mpcc_subflow no_subflow;
 static const struct mpcc_total no_total;
 
+/* Bytes per second that the kernel has seen delivered last; 0 = none yet. */
+static __always_inline __u64 delivery_rate_of(const struct tcp_sock *tp)
+{
+	if (!tp->rate_interval_us)
+		return 0;
+	return (__u64)tp->rate_delivered * tp->mss_cache * 1000000 / tp->rate_interval_us;
+}
+
 /* The interface that the socket sends through; 0 and "" while it has no route. */
 static __always_inline void read_interface(const struct tcp_sock *tp, __u32 *ifindex, __u8 *name)
 {

@@ -305,3 +305,46 @@ func TestSchedulersSameRun(t *testing.T) {
 		}
 	}
 }
+
+// Up to eight lines, of 5 to 30 Mbit/s and 8 to 90 ms, of which LTE has a queue of 0.4 s: earliest has as much of them as the
+// kernel's scheduler, and the peer's window holds all that is under way.
+func TestEarliestUsesManyLines(t *testing.T) {
+	lines := []string{
+		"rate: 20 Mbit/s, delay: 4 ms, queue: {packets: 40}",
+		"rate: 6 Mbit/s, delay: 45 ms, jitter: 8 ms, queue: {packets: 200}",
+		"rate: 10 Mbit/s, delay: 30 ms, jitter: 3 ms, queue: {packets: 150}",
+		"rate: 9 Mbit/s, delay: 12 ms, queue: {packets: 50}",
+		"rate: 16 Mbit/s, delay: 10 ms, queue: {packets: 60}",
+		"rate: 30 Mbit/s, delay: 20 ms, queue: {packets: 150}",
+		"rate: 5 Mbit/s, delay: 20 ms, queue: {packets: 40}",
+		"rate: 12 Mbit/s, delay: 40 ms, queue: {packets: 100}",
+	}
+	carried := func(scheduler, cc string, n int) float64 {
+		text := "phases: {measure: 20 s}\nhosts:\n" +
+			"  - {name: phone, mptcp: {subflows: 7, endpoints: [ENDPOINTS]}}\n" +
+			"  - {name: server, mptcp: {subflows: 7}}\n" +
+			"routers: [r]\nlinks:\n  - {name: lan, between: [r, server]}\n"
+		var endpoints []string
+		for i, line := range lines[:n] {
+			text += fmt.Sprintf("  - {name: line%d, between: [r, phone], %s}\n", i, line)
+			if i > 0 {
+				endpoints = append(endpoints, fmt.Sprintf("{link: line%d}", i))
+			}
+		}
+		text = strings.Replace(text, "ENDPOINTS", strings.Join(endpoints, ", "), 1) + fmt.Sprintf(
+			"users: [{name: phone, from: phone, to: server, via: line0, cc: %s, scheduler: %s, direction: down, traffic: bulk}]\n",
+			cc, scheduler)
+		sum := 0.
+		for seed := range uint64(2) {
+			sum += megabits(t, start(t, text, seed), 3*time.Second, 20*time.Second)[0]
+		}
+		return sum
+	}
+	for _, cc := range []string{"cubic", "lia"} {
+		for n := 2; n <= len(lines); n += 2 {
+			if share := carried("earliest", cc, n) / carried("default", cc, n); share < 0.98 {
+				t.Errorf("%s, %d lines: earliest has %.3f of what the kernel's scheduler has", cc, n, share)
+			}
+		}
+	}
+}

@@ -20,6 +20,7 @@ static void draw_own(struct input *in, struct sched_own *own)
 		o->repairing = flags & 1;
 		o->holds = flags >> 1 & 1;
 		o->growing = flags >> 2 & 1;
+		o->rate = draw_number(in, 64);
 		o->least_rtt_us = draw_number(in, 32);
 		o->carried_bytes = draw_number(in, 32);
 	}
@@ -41,8 +42,9 @@ static void check_own(const struct sched_own *own)
 	__u32 repeats = eval.outcome.repeats;
 
 	for (__u32 i = 0; i < eval.count; i++) {
-		__u64 nothing = arrival_of(&eval.lanes[i], &own->lanes[i], 0);
-		__u64 piece = arrival_of(&eval.lanes[i], &own->lanes[i], own->demand.piece);
+		__u64 nothing = arrival_of(&eval.lanes[i], &own->lanes[i], own->windows[i], 0);
+		__u64 piece = arrival_of(&eval.lanes[i], &own->lanes[i], own->windows[i],
+					 own->demand.piece);
 
 		require(nothing <= piece && piece < 1ULL << 63, "subflow %u: %llu, %llu", i,
 			(unsigned long long)nothing, (unsigned long long)piece);

@@ -7,11 +7,14 @@ import (
 	"math/rand/v2"
 )
 
+// w is the window, but at most the delivery rate times srtt, and a packet, where srtt is above 9/8 of the least RTT, outside
+// slow start.
+//
 // New data. A piece that is sent now arrives after round - least/2. round is srtt load/w, where load is the bytes in flight, the
-// queued bytes and the piece; at least the least RTT; one least RTT more for a load above w with nothing in flight; twice all
+// queued bytes and the piece; at least the least RTT; one least RTT more for a load above the window with nothing in flight; twice all
 // that during a repair. In a time t a subflow sends w t/srtt, in slow start the sum of windows that double in each of the first
 // four round trips. The usable subflow with the earliest arrival of the piece sends, unless the subflows with an earlier
-// arrival(0) can send k bytes by that arrival: the written and the awaited ones.
+// arrival(0) can send k bytes by that arrival: the written and the awaited ones, at most a third of the peer's window.
 //
 // Data sent again. When the timer goes off early, the bytes held by h, the subflow with the oldest byte, go out again, if the
 // subflows without the oldest byte can send the written bytes in one srtt of the first among them, and the written bytes and the
@@ -20,14 +23,23 @@ func init() {
 	register("earliest", Scheduler{Rule: earliestRule, Draw: drawEarliest})
 }
 
+// window is what a subflow sends in an RTT.
+func (s Subflow) window() float64 {
+	window := s.Cwnd * s.MSS
+	if s.Growing == 0 && s.Rate > 0 && s.Rate < 1<<32 && s.SRTT > s.LeastRTT*9/8 {
+		window = min(window, max(s.MSS, math.Floor(s.Rate*s.SRTT/1e6)))
+	}
+	return min(window, 1<<32-1)
+}
+
 func (s Subflow) arrival(more float64) float64 {
-	window, load := s.Cwnd*s.MSS, s.InFlight*s.MSS+s.Queued+more
+	window, load := s.window(), s.InFlight*s.MSS+s.Queued+more
 	round := s.SRTT
 	if window > 0 {
 		round *= min(load, 1<<29) / window
 	}
 	round = max(round, s.LeastRTT)
-	if load > window && s.InFlight == 0 {
+	if load > s.Cwnd*s.MSS && s.InFlight == 0 {
 		round += s.LeastRTT
 	}
 	return (1+s.Repairing)*round - s.LeastRTT/2
@@ -42,7 +54,7 @@ func (s Subflow) sentIn(us float64) float64 {
 		}
 		rounds = windows + 16*max(rounds-4, 0)
 	}
-	return min(s.Cwnd*s.MSS, 1<<32-1) * rounds
+	return s.window() * rounds
 }
 
 // sentBy is what the subflows of who whose arrival(0) is less than before send by a time.
@@ -109,7 +121,7 @@ func earliestRule(d *decision) {
 		return
 	}
 	best := d.Subflows[s]
-	if c.Reinject == 0 && min(c.Fresh+c.Awaited, c.Window) < d.sentBy(d.alive, best.arrival(0), best.arrival(c.Piece)) {
+	if c.Reinject == 0 && min(c.Fresh+c.Awaited, math.Floor(c.Window/3)) < d.sentBy(d.alive, best.arrival(0), best.arrival(c.Piece)) {
 		return
 	}
 	d.send(s)
