@@ -386,9 +386,8 @@ func load(from source, set map[string]string, shared *Maps) (coll *ebpf.Collecti
 		}
 		s.Pinning = ebpf.PinNone
 	}
-	// One namespace must not fill the live map: bpf/include/mpcc/sched_state.h.
-	if shown := spec.Variables["mpcc_namespace_shown"]; shown != nil && shared != nil {
-		if err := shown.Set(shared.byName[MapConnections].MaxEntries() / 4 * 3); err != nil {
+	if shared != nil {
+		if err := setShares(spec, shared); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -400,6 +399,21 @@ func load(from source, set map[string]string, shared *Maps) (coll *ebpf.Collecti
 		return nil, nil, explain("load "+from.word(), err)
 	}
 	return coll, coll.Maps[name], nil
+}
+
+// setShares bounds what one network namespace may have in the shared maps: bpf/include/mpcc/share.h. Kinds of algorithms
+// differ in which of the bounds they have.
+func setShares(spec *ebpf.CollectionSpec, shared *Maps) error {
+	for bound, name := range map[string]MapName{
+		"mpcc_namespace_subflows": MapSubflows, "mpcc_namespace_totals": MapTotals, "mpcc_namespace_shown": MapConnections,
+	} {
+		if v := spec.Variables[bound]; v != nil {
+			if err := v.Set(shared.byName[name].MaxEntries() / 4 * 3); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 func verify(from source, set map[string]string) error {

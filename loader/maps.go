@@ -30,6 +30,7 @@ const (
 	MapConnections   MapName = "mpcc_sched_conn" // live state of each connection under a packet scheduler
 	MapSchedTotals   MapName = "mpcc_sched_sums" // sums that outlive them, for each CPU
 	MapSchedCounters MapName = "mpcc_sched_lost" // what could not be recorded of packet schedulers
+	MapShares        MapName = "mpcc_shares"     // entries that each network namespace has
 	MapPathRules     MapName = "mpcc_path_rules" // the user's rules for paths
 	MapPathUses      MapName = "mpcc_path_uses"  // what these have carried
 )

@@ -184,7 +184,7 @@ func TestMapNames(t *testing.T) {
 	}
 	for _, name := range []MapName{
 		MapSubflows, MapTotals, MapCounters, MapEnergy, MapConnections, MapSchedTotals, MapSchedCounters,
-		MapPathRules, MapPathUses,
+		MapShares, MapPathRules, MapPathUses,
 	} {
 		names = append(names, string(name))
 	}

@@ -231,11 +231,11 @@ func newOverflow() prometheus.Counter {
 
 // What could not be recorded.
 var lostMetrics = []metric[telemetry.Lost]{
-	{describe("mpcc_lost_subflows_total", "Subflows that are counted nowhere else: the map of live ones was full.", nil), counter,
+	{describe("mpcc_lost_subflows_total", "Subflows that are counted nowhere else: the map of live ones, or their namespace's share of it, was full.", nil), counter,
 		always(func(l *telemetry.Lost) uint64 { return l.Subflows })},
-	{describe("mpcc_lost_aggregates_total", "Refreshes of subflows that are missing in the aggregates: their map was full.", nil), counter,
+	{describe("mpcc_lost_aggregates_total", "Refreshes of subflows that are missing in the aggregates: their map, or their namespace's share of it, was full.", nil), counter,
 		always(func(l *telemetry.Lost) uint64 { return l.Totals })},
-	{describe("mpcc_lost_sched_connections_total", "Connections under packet schedulers that are counted nowhere else: the map of live ones was full.", nil), counter,
+	{describe("mpcc_lost_sched_connections_total", "Connections under packet schedulers that are counted nowhere else: the map of live ones, or their namespace's share of it, was full.", nil), counter,
 		always(func(l *telemetry.Lost) uint64 { return l.Connections })},
 	{describe("mpcc_lost_sched_aggregates_total", "Connections that are missing in the schedulers' aggregates: their map was full.", nil), counter,
 		always(func(l *telemetry.Lost) uint64 { return l.SchedTotals })},

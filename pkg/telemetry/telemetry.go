@@ -111,7 +111,7 @@ type Total struct {
 // RTTBound returns the inclusive upper bound of bucket i of Total.RTT, in seconds: 2^(i-20).
 func RTTBound(i int) float64 { return math.Ldexp(1, i-20) }
 
-// Lost counts what could not be recorded, because a map was full.
+// Lost counts what could not be recorded, because a map, or a namespace's share of it, was full.
 type Lost struct {
 	Subflows    uint64 `json:"subflows"`
 	Totals      uint64 `json:"totals"`

@@ -21,49 +21,65 @@ import (
 )
 
 // More subflows than the live map has room for: no connection is lost, those
-// beyond are counted, and when others end there is room again. 300 connections
-// on the loopback of one host are 600 sockets under dts, 88 more than room.
+// beyond are counted, and when others end there is room again. One namespace
+// cannot fill the map: it has three quarters, and another one gets the rest. 300
+// and 100 connections on the loopback of one host each are 600 and 200 sockets
+// under dts.
 func TestOneKernelFullMap(t *testing.T) {
 	const (
 		room  = 512
-		pairs = 300
+		share = room / 4 * 3 // of one namespace
+		lost  = (600 - share) + (200 - (room - share))
 	)
 	load(t, "dts", "--max-subflows", fmt.Sprint(room), "--set", "plain=own")
-	h := addHost(t, newLab(t), "crowd")
-	if err := h.Sysctl("net.ipv4.tcp_congestion_control", "dts"); err != nil {
-		t.Fatal(err)
-	}
-	var all crowd
-	t.Cleanup(all.disperse)
-	if err := h.Do(func() error { return all.gather(pairs) }); err != nil {
-		t.Fatal(err)
+	n := newLab(t)
+	var hosts [2]*lab.Host
+	var crowds [2]crowd
+	for i, pairs := range []int{300, 100} {
+		hosts[i] = addHost(t, n, fmt.Sprintf("crowd%d", i))
+		if err := hosts[i].Sysctl("net.ipv4.tcp_congestion_control", "dts"); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(crowds[i].disperse)
+		if err := hosts[i].Do(func() error { return crowds[i].gather(pairs) }); err != nil {
+			t.Fatal(err)
+		}
 	}
 	s := readStatus(t)
-	if got, lost := len(s.of(h)), s.Lost.Subflows; got != room || lost != 2*pairs-room {
-		t.Errorf("%d of %d subflows shown and %d counted as not recorded, want %d and %d",
-			got, 2*pairs, lost, room, 2*pairs-room)
+	for i, want := range []int{share, room - share} {
+		if got := len(s.of(hosts[i])); got != want {
+			t.Errorf("%d subflows of namespace %d shown, want %d", got, i, want)
+		}
 	}
-	want := fmt.Sprintf("not recorded: %d subflows", 2*pairs-room)
+	if s.Lost.Subflows != lost {
+		t.Errorf("%d subflows counted as not recorded, want %d", s.Lost.Subflows, lost)
+	}
+	want := fmt.Sprintf("not recorded: %d subflows", lost)
 	if table := string(mpcc(t, "status")); !strings.Contains(table, want) {
 		t.Errorf("mpcc status does not say %q", want)
 	}
-	if err := all.talk(); err != nil {
-		t.Error(err)
+	for i := range crowds {
+		if err := crowds[i].talk(); err != nil {
+			t.Error(err)
+		}
+		crowds[i].disperse()
 	}
 
-	all.disperse()
-	if !eventually(10*time.Second, func() bool { s = readStatus(t); return len(s.of(h)) == 0 }) {
-		t.Errorf("still %d live subflows 10 s after the last was closed", len(s.of(h)))
+	if !eventually(10*time.Second, func() bool {
+		s = readStatus(t)
+		return len(s.of(hosts[0]))+len(s.of(hosts[1])) == 0
+	}) {
+		t.Errorf("still %d and %d live subflows 10 s after the last was closed", len(s.of(hosts[0])), len(s.of(hosts[1])))
 	}
-	if sum := s.total(h, "lo", "dts"); sum.Opened != room || sum.Closed != room {
-		t.Errorf("the total is %+v, want %d subflows opened and closed", sum, room)
+	if sum := s.total(hosts[0], "lo", "dts"); sum.Opened != share || sum.Closed != share {
+		t.Errorf("the total is %+v, want %d subflows opened and closed", sum, share)
 	}
-	if err := h.Do(func() error { return all.gather(1) }); err != nil {
+	if err := hosts[0].Do(func() error { return crowds[0].gather(1) }); err != nil {
 		t.Fatal(err)
 	}
 	s = readStatus(t)
-	if got, lost := len(s.of(h)), s.Lost.Subflows; got != 2 || lost != 2*pairs-room {
-		t.Errorf("%d subflows shown and %d not recorded after there was room again, want 2 and %d", got, lost, 2*pairs-room)
+	if got := len(s.of(hosts[0])); got != 2 || s.Lost.Subflows != lost {
+		t.Errorf("%d subflows shown and %d not recorded after there was room again, want 2 and %d", got, s.Lost.Subflows, lost)
 	}
 }
 

@@ -20,7 +20,7 @@ static __always_inline void read_uplink_profile(struct uplink_profile *profile,
 						const struct tcp_sock *tp)
 {
 	struct mpcc_energy_key key = {
-		.netns_cookie = tp->inet_conn.icsk_inet.sk.__sk_common.skc_net.net->net_cookie,
+		.netns_cookie = netns_cookie_of(tp),
 		.ifindex = sched_ifindex(tp),
 	};
 	const struct mpcc_energy_profile *p = bpf_map_lookup_elem(&mpcc_energy, &key);

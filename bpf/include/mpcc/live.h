@@ -7,6 +7,49 @@
 #include "telemetry.h"
 #include "window.h"
 
+/* Entries that one namespace may have in mpcc_subflows and mpcc_totals. The loader sets both by the maps' size. */
+const volatile __u32 mpcc_namespace_subflows = MPCC_NAMESPACE_SHARE(MPCC_MAX_FLOWS);
+const volatile __u32 mpcc_namespace_totals = MPCC_NAMESPACE_SHARE(MPCC_MAX_TOTALS);
+
+static const struct mpcc_total no_total;
+
+/* Makes an entry, unless the namespace has its share. Sockets that do so at once may take a few more. */
+static __always_inline struct mpcc_total *make_total(const struct mpcc_total_key *key)
+{
+	struct mpcc_share *share = share_of(key->netns_cookie);
+
+	if (!share || share->totals >= mpcc_namespace_totals)
+		return NULL;
+	/* Two sockets may race to create it: the loser finds the winner's. */
+	if (!bpf_map_update_elem(&mpcc_totals, key, &no_total, BPF_NOEXIST))
+		__sync_fetch_and_add(&share->totals, 1);
+	return bpf_map_lookup_elem(&mpcc_totals, key);
+}
+
+static __always_inline struct mpcc_total *total_of(const struct mpcc_subflow *s)
+{
+	struct mpcc_total_key key = { .netns_cookie = s->netns_cookie, .ifindex = s->ifindex };
+	struct mpcc_counter_set *c;
+	struct mpcc_total *t;
+
+	__builtin_memcpy(key.cc, s->cc, sizeof(key.cc));
+	t = bpf_map_lookup_elem(&mpcc_totals, &key);
+	if (!t) {
+		t = make_total(&key);
+		if (t)
+			__builtin_memcpy(t->ifname, s->ifname, sizeof(t->ifname));
+	}
+	if (t) {
+		t->netns = s->netns;
+		t->updated_us = s->updated_us;
+		return t;
+	}
+	c = counters();
+	if (c)
+		__sync_fetch_and_add(&c->lost_totals, 1);
+	return NULL;
+}
+
 /* The energy of the interval since the last refresh, by the interface's profile. */
 static __always_inline void integrate_energy(struct mpcc_subflow *s, const struct tcp_sock *tp,
 					     struct mpcc_flow *flow, struct mpcc_total *t,
@@ -173,23 +216,31 @@ static __noinline int book_loss(struct sock *sk)
 	return 0;
 }
 
-/* Enters the subflow into the live map. Without room it goes on unseen and is counted. */
+/*
+ * Enters the subflow into the live map. Without room, there or in its namespace's share, the subflow goes on unseen and is
+ * counted.
+ */
 static __noinline int open_flow(struct sock *sk)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 	struct mpcc_flow *flow = flow_of(tp);
 	struct mpcc_counter_set *c = counters();
+	struct mpcc_share *share;
 	struct mpcc_subflow *s;
 	struct mpcc_total *t;
 	__u64 id;
 
 	if (!c)
 		return 0;
+	share = share_of(netns_cookie_of(tp));
 	id = __sync_fetch_and_add(&c->last_id, 1) + 1;
-	if (bpf_map_update_elem(&mpcc_subflows, &id, &no_subflow, BPF_NOEXIST)) {
+	/* Subflows that begin at once may take a few more. */
+	if (!share || share->subflows >= mpcc_namespace_subflows ||
+	    bpf_map_update_elem(&mpcc_subflows, &id, &no_subflow, BPF_NOEXIST)) {
 		__sync_fetch_and_add(&c->lost_subflows, 1);
 		return 0;
 	}
+	__sync_fetch_and_add(&share->subflows, 1);
 	s = bpf_map_lookup_elem(&mpcc_subflows, &id);
 	if (!s)
 		return 0;
@@ -211,6 +262,7 @@ static __noinline int close_flow(struct sock *sk)
 {
 	struct mpcc_flow *flow = flow_of(tcp_sk(sk));
 	__u64 id = flow->id;
+	struct mpcc_share *share;
 	struct mpcc_subflow *s;
 	struct mpcc_total *t;
 
@@ -220,8 +272,10 @@ static __noinline int close_flow(struct sock *sk)
 	t = total_of(s);
 	if (t)
 		__sync_fetch_and_add(&t->closed, 1);
-	bpf_map_delete_elem(&mpcc_subflows, &id);
-	forget_delays(id);
+	forget_delays(id, s->netns_cookie);
+	share = share_of(s->netns_cookie);
+	if (!bpf_map_delete_elem(&mpcc_subflows, &id) && share)
+		__sync_fetch_and_add(&share->subflows, -1);
 	flow->id = 0;
 	return 0;
 }

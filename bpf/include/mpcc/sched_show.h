@@ -57,7 +57,7 @@ sched_total_of(const struct mpcc_sched_connection *c)
 }
 
 /*
- * Enters the connection into the live map. Without room, there or in its namespace's part, it goes on unseen and is
+ * Enters the connection into the live map. Without room, there or in its namespace's share, it goes on unseen and is
  * counted.
  */
 static __noinline int open_connection(struct mptcp_sock *msk, struct sched_state *st)
@@ -65,19 +65,22 @@ static __noinline int open_connection(struct mptcp_sock *msk, struct sched_state
 	struct mpcc_sched_counter_set *counters = sched_counters();
 	struct mpcc_sched_connection *c;
 	struct mpcc_sched_total *t;
-	__u32 *states;
-	__u64 id;
+	struct mpcc_share *share;
+	__u64 cookie, id;
 
 	if (!st || !counters)
 		return 0;
 	st->opened = 1;
+	cookie = msk->sk.icsk_inet.sk.__sk_common.skc_net.net->net_cookie;
 	id = __sync_fetch_and_add(&counters->last_id, 1) + 1;
-	states = states_beside(msk);
-	if (!states || *states > mpcc_namespace_shown ||
+	share = share_of(cookie);
+	/* Connections that begin at once may take a few more. */
+	if (!share || share->connections >= mpcc_namespace_shown ||
 	    bpf_map_update_elem(&mpcc_sched_conn, &id, &no_connection, BPF_NOEXIST)) {
 		__sync_fetch_and_add(&counters->lost_connections, 1);
 		return 0;
 	}
+	__sync_fetch_and_add(&share->connections, 1);
 	c = bpf_map_lookup_elem(&mpcc_sched_conn, &id);
 	if (!c)
 		return 0;
@@ -85,7 +88,7 @@ static __noinline int open_connection(struct mptcp_sock *msk, struct sched_state
 	c->opened_us = now_us();
 	c->updated_us = c->opened_us;
 	c->netns = msk->sk.icsk_inet.sk.__sk_common.skc_net.net->ns.inum;
-	c->netns_cookie = msk->sk.icsk_inet.sk.__sk_common.skc_net.net->net_cookie;
+	c->netns_cookie = cookie;
 	c->token = msk->token;
 	__builtin_memcpy(c->scheduler, mpcc_sched_name, sizeof(c->scheduler));
 	t = sched_total_of(c);
@@ -99,6 +102,7 @@ static __noinline int close_connection(struct sched_state *st)
 {
 	struct mpcc_sched_connection *c;
 	struct mpcc_sched_total *t;
+	struct mpcc_share *share;
 	__u64 id, bytes;
 
 	if (!st)
@@ -119,7 +123,9 @@ static __noinline int close_connection(struct sched_state *st)
 		__sync_fetch_and_add(&t->repeats, c->repeats);
 		__sync_fetch_and_add(&t->bytes, bytes);
 	}
-	bpf_map_delete_elem(&mpcc_sched_conn, &id);
+	share = share_of(c->netns_cookie);
+	if (!bpf_map_delete_elem(&mpcc_sched_conn, &id) && share)
+		__sync_fetch_and_add(&share->connections, -1);
 	st->id = 0;
 	return 0;
 }

@@ -12,8 +12,8 @@
 #define MPCC_MAX_SCHED_STATES 131072
 const volatile __u32 mpcc_namespace_states = MPCC_MAX_SCHED_STATES / 4;
 
-/* So many of these may be shown in the live map; the loader sets three quarters of the map's size. */
-const volatile __u32 mpcc_namespace_shown = MPCC_MAX_SCHED_CONNECTIONS / 4 * 3;
+/* Connections of one namespace, under all schedulers, in the live map. The loader sets this by the map's size. */
+const volatile __u32 mpcc_namespace_shown = MPCC_NAMESPACE_SHARE(MPCC_MAX_SCHED_CONNECTIONS);
 
 /* What a subflow got. */
 struct lane_bytes {
@@ -58,19 +58,17 @@ struct {
 	__type(value, struct sched_state);
 } mpcc_sched_state SEC(".maps");
 
-/* States of each namespace, by the low bits of its cookie: few namespaces meet, and these share a bound. */
-#define MPCC_SCHED_SHARES 4096
-
+/* States of each namespace, by share_slot(). */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, MPCC_SCHED_SHARES);
+	__uint(max_entries, MPCC_SHARES);
 	__type(key, __u32);
 	__type(value, __u32);
 } mpcc_sched_share SEC(".maps");
 
 static __always_inline __u32 *states_beside(const struct mptcp_sock *msk)
 {
-	__u32 slot = msk->sk.icsk_inet.sk.__sk_common.skc_net.net->net_cookie % MPCC_SCHED_SHARES;
+	__u32 slot = share_slot(msk->sk.icsk_inet.sk.__sk_common.skc_net.net->net_cookie);
 
 	return bpf_map_lookup_elem(&mpcc_sched_share, &slot);
 }

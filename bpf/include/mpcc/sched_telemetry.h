@@ -85,7 +85,7 @@ struct mpcc_sched_total {
 /* What could not be recorded. No connection is hurt by it. */
 struct mpcc_sched_counter_set {
 	__u64 last_id; /* the last identity given to a connection */
-	__u64 lost_connections; /* connections without live state: the map was full */
+	__u64 lost_connections; /* connections without live state: the map was full, or the namespace had its share (share.h) */
 	__u64 lost_totals; /* connections without totals: the map was full */
 };
 

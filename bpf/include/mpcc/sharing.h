@@ -11,6 +11,7 @@
 
 #include "bottleneck.h"
 #include "device.h"
+#include "share.h"
 #include "tunable.h"
 #include "view.h"
 
@@ -35,6 +36,21 @@ struct {
 	__type(value, struct mpcc_delays);
 } mpcc_bottlenecks SEC(".maps");
 
+/* Records of each namespace, by share_slot(). */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MPCC_SHARES);
+	__type(key, __u32);
+	__type(value, __u32);
+} mpcc_delays_share SEC(".maps");
+
+static __always_inline __u32 *records_of(__u64 netns_cookie)
+{
+	__u32 slot = share_slot(netns_cookie);
+
+	return bpf_map_lookup_elem(&mpcc_delays_share, &slot);
+}
+
 static const struct mpcc_delays no_delays;
 
 static __always_inline struct mpcc_delays *delays_of(const struct tcp_sock *tp)
@@ -44,10 +60,28 @@ static __always_inline struct mpcc_delays *delays_of(const struct tcp_sock *tp)
 	return id ? bpf_map_lookup_elem(&mpcc_bottlenecks, &id) : NULL;
 }
 
-static __always_inline void forget_delays(__u64 id)
+/* Makes the subflow's record, unless the namespace has its share. Subflows that do so at once may take a few more. */
+static __always_inline struct mpcc_delays *make_delays(const struct tcp_sock *tp)
 {
-	if (couple == COUPLE_SHARED)
-		bpf_map_delete_elem(&mpcc_bottlenecks, &id);
+	__u32 *records = records_of(netns_cookie_of(tp));
+	__u64 id = flow_of(tp)->id;
+
+	if (!records || *records >= MPCC_NAMESPACE_SHARE(MPCC_MAX_DELAYS) ||
+	    bpf_map_update_elem(&mpcc_bottlenecks, &id, &no_delays, BPF_NOEXIST))
+		return NULL;
+	__sync_fetch_and_add(records, 1);
+	return bpf_map_lookup_elem(&mpcc_bottlenecks, &id);
+}
+
+static __always_inline void forget_delays(__u64 id, __u64 netns_cookie)
+{
+	__u32 *records;
+
+	if (couple != COUPLE_SHARED || bpf_map_delete_elem(&mpcc_bottlenecks, &id))
+		return;
+	records = records_of(netns_cookie);
+	if (records)
+		__sync_fetch_and_add(records, -1);
 }
 
 static __always_inline bool same_remote(const struct tcp_sock *a, const struct tcp_sock *b)
@@ -118,7 +152,7 @@ MPCC_GLOBAL __u32 meet_sibling(struct mpcc_sibling *s nonnull)
 
 /*
  * Whether a subflow with the record own is coupled with a sibling that it judges: by a new verdict if it is the sibling's
- * turn, otherwise by the last verdict. own is NULL if the map has no room for a record.
+ * turn, otherwise by the last verdict. own is NULL if the map, or the namespace's share, has no room for a record.
  */
 static __always_inline __u32 is_shared(struct mpcc_delays *own, const struct mpcc_sibling *s,
 				       bool turn)
@@ -222,10 +256,8 @@ static __noinline bool end_interval(struct sock *sk)
 	if (couple != COUPLE_SHARED || !tp->is_mptcp)
 		return false;
 	own = delays_of(tp);
-	if (!own && id) {
-		bpf_map_update_elem(&mpcc_bottlenecks, &id, &no_delays, BPF_NOEXIST);
-		own = delays_of(tp);
-	}
+	if (!own && id)
+		own = make_delays(tp);
 	if (own) {
 		newest = own->newest;
 		note_delays(own, &delays, tp->tcp_mstamp, min_rtt_of(tp));

@@ -15,6 +15,7 @@
 #include "device.h"
 #include "energy.h"
 #include "path.h"
+#include "share.h"
 
 #define MPCC_MAX_FLOWS 16384
 #define MPCC_MAX_TOTALS 1024
@@ -87,8 +88,9 @@ struct mpcc_total {
 /* What could not be recorded. No connection is hurt by it. */
 struct mpcc_counter_set {
 	__u64 last_id; /* the last identity given to a subflow */
-	__u64 lost_subflows; /* subflows without live state: the map was full */
-	__u64 lost_totals; /* refreshes without totals: the map was full */
+	/* The map was full, or the namespace had its share (share.h): */
+	__u64 lost_subflows; /* subflows without live state */
+	__u64 lost_totals; /* refreshes without totals */
 };
 
 struct {
@@ -129,7 +131,6 @@ static __always_inline struct mpcc_counter_set *counters(void)
 }
 
 static const struct mpcc_subflow no_subflow;
-static const struct mpcc_total no_total;
 
 /* Bytes per second that the kernel has seen delivered last; 0 = none yet. */
 static __always_inline __u64 delivery_rate_of(const struct tcp_sock *tp)
@@ -158,7 +159,7 @@ static __always_inline void read_identity(struct mpcc_subflow *s, const struct t
 	s->local_port = c->skc_num;
 	s->remote_port = __builtin_bswap16(c->skc_dport);
 	s->netns = c->skc_net.net->ns.inum;
-	s->netns_cookie = c->skc_net.net->net_cookie;
+	s->netns_cookie = netns_cookie_of(tp);
 	if (s->family == AF_INET6) {
 		bpf_probe_read_kernel(s->local, 16, &c->skc_v6_rcv_saddr);
 		bpf_probe_read_kernel(s->remote, 16, &c->skc_v6_daddr);
@@ -181,32 +182,6 @@ static __always_inline __u32 rtt_bucket(__u32 srtt_us8)
 	/* The exponent of t - 1, plus one. */
 	bucket = num_of(t - 1).e + 32;
 	return bucket < MPCC_RTT_BUCKETS - 1 ? bucket : MPCC_RTT_BUCKETS - 1;
-}
-
-static __always_inline struct mpcc_total *total_of(const struct mpcc_subflow *s)
-{
-	struct mpcc_total_key key = { .netns_cookie = s->netns_cookie, .ifindex = s->ifindex };
-	struct mpcc_counter_set *c;
-	struct mpcc_total *t;
-
-	__builtin_memcpy(key.cc, s->cc, sizeof(key.cc));
-	t = bpf_map_lookup_elem(&mpcc_totals, &key);
-	if (!t) {
-		/* Two sockets may race to create it: the loser finds the winner's. */
-		bpf_map_update_elem(&mpcc_totals, &key, &no_total, BPF_NOEXIST);
-		t = bpf_map_lookup_elem(&mpcc_totals, &key);
-		if (t)
-			__builtin_memcpy(t->ifname, s->ifname, sizeof(t->ifname));
-	}
-	if (t) {
-		t->netns = s->netns;
-		t->updated_us = s->updated_us;
-		return t;
-	}
-	c = counters();
-	if (c)
-		__sync_fetch_and_add(&c->lost_totals, 1);
-	return NULL;
 }
 
 #endif
