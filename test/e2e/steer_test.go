@@ -38,6 +38,7 @@ type change struct {
 		K         int
 		Objective []float64
 		Download  bool
+		Size      uint64 `json:"size_bytes"`
 	}
 }
 
@@ -315,6 +316,108 @@ func TestOneKernelSteerKeepsTheUsersFlags(t *testing.T) {
 		t.Errorf("the endpoints are %q, were %q", after, before)
 	}
 	p.close()
+}
+
+// With --size auto a connection is taken for as large as those were that sent more. Nothing but small ones has ended before
+// the first large one: the second path becomes a backup once that one itself has sent too much for both paths, some 2.8 MB
+// (TestOneKernelSteer). Later ones leave the second path as soon as they can be judged: one is taken for as large as the
+// first, the next for the mean of both. The small ones count in neither mean: every connection that is judged has sent more.
+func TestOneKernelSteerLearnsSizes(t *testing.T) {
+	n := newUnequal(t)
+	var endpoints [2]lab.MPTCPEndpoint
+	for i := range endpoints {
+		endpoints[i].Addr = n.paths[i].Addr(n.client)
+	}
+	if err := n.client.MPTCP(lab.MPTCPLimits{Subflows: 1, AddAddrAccepted: 1}, endpoints[:]...); err != nil {
+		t.Fatal(err)
+	}
+	s := steer(t, n.client, "--size", "auto")
+	// Without connections steer looks once a second: one that is under way so long is then seen ten times a second.
+	begin := func() pair {
+		t.Helper()
+		p := n.connect(t, "lia", "reno")
+		p.drain()
+		p.trickle(t, 10e3, 100*time.Millisecond, 1500*time.Millisecond)
+		p.join(t, 2)
+		return p
+	}
+	// send has a connection send so much, and returns what its subflows have sent in all.
+	send := func(bytes int64) (sent float64) {
+		t.Helper()
+		p := begin()
+		due := p.received.Load() + bytes
+		if _, err := p.client.Write(make([]byte, bytes)); err != nil {
+			t.Fatal(err)
+		}
+		if !eventually(time.Minute, func() bool { return p.received.Load() == due }) {
+			t.Fatalf("%d of %d bytes arrived in a minute", p.received.Load(), due)
+		}
+		p.trickle(t, 10e3, 100*time.Millisecond, time.Second) // ACKs bring the maps up to date
+		info, err := mptcp.ReadInfo(p.client)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range info.Subflows {
+			sent += float64(f.TCP.Bytes_sent)
+		}
+		p.close()
+		if !eventually(10*time.Second, func() bool { return len(readStatus(t).of(n.client)) == 0 }) {
+			t.Fatal("a connection has not ended 10 s after it was closed")
+		}
+		return sent
+	}
+	changes := 0
+	// takenFor waits until the second path becomes a backup, and returns the size that the connection is taken for.
+	takenFor := func() float64 {
+		t.Helper()
+		c := s.next(t, changes)
+		changes++
+		if !c.Backup || c.Interface != n.paths[1].Interface(n.client) || c.Because == nil {
+			t.Fatalf("the change is %+v", c)
+		}
+		return float64(c.Because.Size)
+	}
+	ended := func() {
+		t.Helper()
+		if c := s.next(t, changes); c.Backup {
+			t.Fatalf("after the connection: %+v", c)
+		}
+		changes++
+	}
+	// A backup's last tenth of a second may be missing: 0.125 MB.
+	expect := func(which string, got, want float64) {
+		t.Helper()
+		t.Logf("%s is taken for %.3g MB, want %.3g MB", which, got/1e6, want/1e6)
+		if got < 0.95*want || got > 1.05*want {
+			t.Errorf("%s is taken for %.3g MB, want %.3g MB", which, got/1e6, want/1e6)
+		}
+	}
+
+	for range 2 {
+		if sent := send(80e3); sent < 64<<10 || sent > 128<<10 {
+			t.Fatalf("a small one sent %g bytes: steer remembers those of 64 KiB and more, and judges after 128 KiB", sent)
+		}
+	}
+	if seen := s.seen(t); len(seen) > 0 {
+		t.Fatalf("small ones: %+v", seen)
+	}
+
+	first := send(12e6)
+	if got := takenFor(); got < 1<<20 || got > first/2 {
+		t.Errorf("the first large one sent %.3g MB and is taken for %.3g MB, want what it had sent by then", first/1e6, got/1e6)
+	}
+	ended()
+	second := send(6e6)
+	expect("the second", takenFor(), first)
+	ended()
+	third := begin()
+	third.fill()
+	expect("the third", takenFor(), (first+second)/2)
+	n.inUse(t, third, "the third", false)
+	if all := s.end(t, syscall.SIGTERM); len(all) != changes+1 || all[changes].Backup {
+		t.Errorf("changes in all: %+v", all)
+	}
+	third.close()
 }
 
 // A download keeps the second path in use, at both ends, although energy makes that path too dear for the large upload
