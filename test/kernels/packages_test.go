@@ -46,8 +46,8 @@ func (p packages) file(t *testing.T, name string) string {
 }
 
 // testPackages installs the Debian package on a machine with systemd and declares something; restarts the machine, which
-// comes up as declared, although another file was applied to be confirmed and was not; upgrades the package and purges it.
-// Then it does the same with the RPM package, without a restart.
+// comes up as declared and with the count of a path's quota, although another file was applied to be confirmed and was not;
+// upgrades the package and purges it. Then it does the same with the RPM package, without a restart.
 func testPackages(t *testing.T, kernel vm.Kernel, built packages) {
 	clean := exec.CommandContext(t.Context(), "lintian", "--fail-on=error,warning", built.file(t, "mpcc_1.0.0-1_amd64.deb"),
 		built.file(t, "mpcc-dev_1.0.0-1_all.deb"), built.file(t, "mpcc-dkms_1.0.0-1_all.deb"))
@@ -99,9 +99,10 @@ const checks = `
 		is "what runs" "$(mpcc config show)" "$(cat /root/declared)"
 		[ "$(served)" -gt 0 ] || wrong "the exporter serves nothing"
 	}
+	counted() { is "what the path has used" "$(mpcc path show | awk '/^remote=/ { print $8 }')" 3.21G; }
 	removed() {
 		gone /usr/bin/mpcc /etc/mpcc /var/lib/mpcc /run/mpcc /sys/fs/bpf/mpcc /usr/lib/systemd/system/mpcc.service \
-			/etc/systemd/system/multi-user.target.wants/mpcc.service /etc/systemd/system/multi-user.target.wants/mpcc-exporter.service
+			/etc/systemd/system/multi-user.target.wants/mpcc{,-exporter,-paths}.service
 		is "the congestion control" "$(control)" cubic
 		is "what is offered" "$(cat /proc/sys/net/ipv4/tcp_available_congestion_control)" "reno cubic"
 		is "the endpoint" "$(ip mptcp endpoint)" ""
@@ -143,7 +144,7 @@ const installPackage = `
 		defaults: [{cc: lia}]
 		uses: [{what: lia, to: 203.0.113.0/24, dev: wan0}]
 		energy: [{interface: wan0, profile: wifi-2012}]
-		paths: [{path: wan0, rank: 2, quota: 20G/month}]
+		paths: [{path: wan0, rank: 2, quota: 20G/month}, {path: remote=198.51.100.0/24, quota: 5G}]
 		mptcp:
 		  - limits: {subflows: 5, add_addr_accepted: 5}
 		    endpoints: [{address: 192.0.2.1, dev: wan0, flags: [subflow]}]
@@ -159,14 +160,24 @@ const installPackage = `
 	declared
 	is "mpcc.service" "$(systemctl is-active mpcc.service)" active
 
+	# No file has this count before the machine goes down.
+	systemctl enable --now mpcc-paths.service
+	until [ -e /var/lib/mpcc/paths.json ]; do sleep 0.1; done
+	mpcc path set remote=198.51.100.0/24 --used 3.21G
+	counted
+	cp /proc/sys/kernel/random/boot_id /root/boot_id
+
 	# The machine goes down before this is confirmed.
 	cp /etc/mpcc/config.yaml /root/good.yaml
-	echo 'mptcp: [{limits: {subflows: 1, add_addr_accepted: 1}}]' >/etc/mpcc/config.yaml
+	grep ^paths: /root/good.yaml >/etc/mpcc/config.yaml
+	echo 'mptcp: [{limits: {subflows: 1, add_addr_accepted: 1}}]' >>/etc/mpcc/config.yaml
 	mpcc apply --confirm 1000s
 `
 
 const upgradePackage = `
+	[ "$(cat /proc/sys/kernel/random/boot_id)" != "$(cat /root/boot_id)" ] || wrong "the machine was not restarted"
 	declared
+	counted
 	journalctl -u mpcc.service --no-pager | grep -q 'not confirmed; what was before is in place' || wrong "no word of the file"
 	cp /root/good.yaml /etc/mpcc/config.yaml
 	systemctl restart mpcc.service
@@ -176,6 +187,7 @@ const upgradePackage = `
 	is "the version" "$(mpcc version | cut -d' ' -f2)" 1.0.1
 	[ "$(systemctl show -P MainPID mpcc-exporter.service)" != "$old" ] || wrong "the old exporter still runs"
 	declared
+	counted
 
 	dpkg --purge mpcc
 	removed
