@@ -13,7 +13,8 @@
  *              when it is no more than paid up. 50 ms that were not used may be made up for
  *   quota      counts what is handed over to subflows: neither headers nor what their TCPs send again
  *
- * A path without a rule has rank 1, no weight, neither cap nor quota.
+ * A path without a rule has rank 1, no weight, neither cap nor quota. Rules are looked up every 100 ms and when a subflow
+ * comes, and decisions go by what they said then; what the paths have carried is looked up for every decision.
  *
  * A wait for a cap is ended by the connection's timer, which the kernel keeps running while there is unsent data.
  * So a cap holds at any rate, but in pieces of what the kernel hands over at a time, up to 64 KiB. What is lost is
@@ -31,18 +32,21 @@
 
 struct prefer_lane {
 	__u64 served; /* bytes handed to it in this round, and what was over in the rounds before */
+	/* Of the rule: */
 	__u32 rank;
 	__u32 weight; /* 0 = none */
 	__u32 spill_us; /* the queue from which on it takes what better ranks cannot; or MPCC_NEVER_SPILLS */
+	/* Of each decision: */
 	__u32 wait_us; /* until its path's cap allows more */
 	__u32 min_srtt_us8; /* the least smoothed RTT so far */
 	__u8 spent; /* its path's quota is used up */
-	__u8 excluded;
+	__u8 excluded; /* by the rule */
 };
 
-/* A subflow's rule, and what was counted. */
+/* The rule by which a subflow's bytes are counted, and how many were. */
 struct prefer_count {
-	__u32 slot;
+	__u64 quota; /* as in the rule */
+	__u64 cap; /* likewise */
 	__u32 rule; /* its id; 0 = none */
 	__u32 counted_to; /* the subflow's write_seq up to which bytes are counted */
 };
@@ -241,18 +245,6 @@ MPCC_GLOBAL int prefer_rule(struct mpcc_scene *s nonnull, struct sched_own *own 
 
 /* ---- around the rule ---- */
 
-/* The rule of a subflow, as it is now; NULL if it has none, or not that one any more. */
-static __always_inline const struct mpcc_path_rule *rule_of(const struct prefer_count *c)
-{
-	const struct mpcc_path_rule *r;
-	__u32 slot = c->slot;
-
-	if (!c->rule)
-		return NULL;
-	r = bpf_map_lookup_elem(&mpcc_path_rules, &slot);
-	return r && r->id == c->rule ? r : NULL;
-}
-
 static __always_inline struct mpcc_path_use *use_of(const struct prefer_count *c)
 {
 	__u32 rule = c->rule;
@@ -260,38 +252,48 @@ static __always_inline struct mpcc_path_use *use_of(const struct prefer_count *c
 	return bpf_map_lookup_elem(&mpcc_path_uses, &rule);
 }
 
-static __always_inline void look_up(struct prefer_count *c, const struct tcp_sock *tp)
+/* The rule that is for a subflow; NULL if there is none. */
+static __always_inline const struct mpcc_path_rule *find_rule(const struct tcp_sock *tp)
 {
-	const struct mpcc_path_rule *r;
 	struct path_marks marks;
 	__u64 found = 0;
+	__u32 slot;
 
 	read_marks(&marks, tp);
-	for (__u32 slot = 0; slot < MPCC_MAX_PATH_RULES; slot++)
-		found = better_rule(&marks, found, slot);
-	c->slot = FOUND_SLOT(found);
-	c->rule = 0;
-	r = bpf_map_lookup_elem(&mpcc_path_rules, &c->slot);
-	if (found && r)
-		c->rule = r->id;
+	for (__u32 i = 0; i < MPCC_MAX_PATH_RULES; i++)
+		found = better_rule(&marks, found, i);
+	slot = FOUND_SLOT(found);
+	return found ? bpf_map_lookup_elem(&mpcc_path_rules, &slot) : NULL;
+}
+
+/* Keeps what the rule says, which decisions go by until the next look. */
+static __always_inline void obey(struct prefer_lane *p, struct prefer_count *c,
+				 const struct mpcc_path_rule *r)
+{
+	p->rank = r ? r->rank : 1;
+	p->weight = r ? r->weight : 0;
+	p->spill_us = r ? r->spill_us : 0;
+	p->excluded = r && r->excluded;
+	c->quota = r ? r->quota : 0;
+	c->cap = r ? r->cap : 0;
+	c->rule = r ? r->id : 0;
 }
 
 /* Counts bytes that were handed over to a subflow with a rule, or fewer of them. */
 MPCC_GLOBAL int count_by_rule(const struct prefer_count *c nonnull, __u64 bytes, __u32 fewer)
 {
-	const struct mpcc_path_rule *r = rule_of(c);
 	struct mpcc_path_use *u = use_of(c);
 	__u64 paid_until, cost, oldest;
 
-	if (!r || !u)
+	if (!u)
 		return 0;
 	/* User space may have begun a new count meanwhile. */
 	if (fewer && u->bytes < bytes)
 		return 0;
 	__sync_fetch_and_add(&u->bytes, fewer ? -bytes : bytes);
-	if (!r->cap)
+	if (!c->cap)
 		return 0;
-	cost = bytes * 1000000000 / r->cap;
+	cost = bytes * 1000000000 / c->cap;
 	oldest = bpf_ktime_get_ns() - CREDIT_NS;
 	paid_until = u->paid_until_ns;
 	/* Another CPU may have done so, and paid, since: then this changes nothing. */
@@ -349,14 +351,13 @@ static __always_inline void prefer_look_up_subflow(struct sched_own *own, __u32 
 {
 	/* By the rule that it had. */
 	count_handed(own, i, tp);
-	look_up(element_of(own->counts, i), tp);
+	obey(wish_at(own, i), element_of(own->counts, i), find_rule(tp));
 }
 
 static __always_inline void prefer_read_subflow(struct sched_own *own, __u32 i,
 						const struct tcp_sock *tp)
 {
-	struct prefer_count *c = element_of(own->counts, i);
-	const struct mpcc_path_rule *r = rule_of(c);
+	const struct prefer_count *c = element_of(own->counts, i);
 	struct prefer_lane *p = wish_at(own, i);
 	const struct mpcc_path_use *u;
 	__u32 srtt_us8 = tp->srtt_us;
@@ -365,17 +366,9 @@ static __always_inline void prefer_read_subflow(struct sched_own *own, __u32 i,
 	if (srtt_us8 && (!p->min_srtt_us8 || srtt_us8 < p->min_srtt_us8))
 		p->min_srtt_us8 = srtt_us8;
 
-	if (c->rule && !r) {
-		look_up(c, tp);
-		r = rule_of(c);
-	}
-	u = r && (r->quota || r->cap) ? use_of(c) : NULL;
-	p->rank = r ? r->rank : 1;
-	p->weight = r ? r->weight : 0;
-	p->spill_us = r ? r->spill_us : 0;
-	p->excluded = r && r->excluded;
-	p->spent = r && r->quota && u && u->bytes >= r->quota;
-	p->wait_us = r && r->cap && u ? wait_for_cap(u) : 0;
+	u = c->quota || c->cap ? use_of(c) : NULL;
+	p->spent = c->quota && u && u->bytes >= c->quota;
+	p->wait_us = c->cap && u ? wait_for_cap(u) : 0;
 }
 
 static __always_inline void prefer_read_connection(struct sched_own *own,

@@ -11,68 +11,7 @@
 
 #include "sched/earliest.bpf.c"
 
-#define SUBFLOWS 10 /* more than a scene holds */
-
-static struct net net;
-static struct mptcp_sock msk = { .sk.icsk_inet.sk.__sk_common.skc_net.net = &net };
-static struct tcp_sock socks[SUBFLOWS];
-static struct mptcp_subflow_context contexts[SUBFLOWS];
-static bool active[SUBFLOWS];
-static __u32 count, scheduled; /* a bit for each */
-
-int sched_iter_new(struct sched_iter *it, struct mptcp_sock *sock)
-{
-	it->opaque[0] = 0;
-	return 0;
-}
-
-struct mptcp_xsched_subflow *sched_iter_next(struct sched_iter *it)
-{
-	struct mptcp_xsched_subflow *given = (void *)&it->opaque[2];
-	__u64 i = it->opaque[0]++;
-
-	if (i >= count)
-		return NULL;
-	given->context = &contexts[i];
-	given->socket = &socks[i];
-	return given;
-}
-
-void sched_iter_destroy(struct sched_iter *it)
-{
-}
-
-bool sched_active(struct mptcp_subflow_context *subflow)
-{
-	return active[subflow - contexts];
-}
-
-void sched_set_scheduled(struct mptcp_subflow_context *subflow, bool on)
-{
-	require(on, "subflow %ld", subflow - contexts);
-	scheduled |= 1U << (subflow - contexts);
-}
-
-/* The rest is for connections with a state. */
-bool sched_resend(struct mptcp_sock *sock)
-{
-	abort();
-}
-
-bool sched_carries(struct mptcp_subflow_context *subflow, __u64 seq)
-{
-	abort();
-}
-
-bool sched_resend_of(struct mptcp_sock *sock, struct mptcp_subflow_context *subflow)
-{
-	abort();
-}
-
-void sched_grow_buffer(struct mptcp_sock *sock, __u64 bytes)
-{
-	abort();
-}
+#include "subflows.h"
 
 enum { BACKUP_BY_PEER = 1, BACKUP_HERE = 2, CLOSED = 4, FULL = 8, UNACKED = 16, STALLED = 32 };
 
@@ -86,7 +25,7 @@ static void add(__u8 flags)
 	ctx->backup = !!(flags & BACKUP_BY_PEER);
 	ctx->request_bkup = !!(flags & BACKUP_HERE);
 	ctx->stale_count = flags & STALLED ? 2 : 1;
-	active[count] = !(flags & CLOSED);
+	closed[count] = flags & CLOSED;
 	tp->inet_conn.icsk_inet.sk.sk_sndbuf = 1;
 	tp->inet_conn.icsk_inet.sk.sk_wmem_queued = !!(flags & FULL);
 	tp->write_seq = !!(flags & UNACKED);
@@ -111,7 +50,7 @@ static bool is_unacked(__u32 i)
 /* Whether subflow i makes a backup needless. */
 static bool spares_backup(__u32 i, bool reinject)
 {
-	if (!active[i])
+	if (closed[i])
 		return false;
 	if (reinject && is_unacked(i))
 		return contexts[i].stale_count < 2;
@@ -120,7 +59,7 @@ static bool spares_backup(__u32 i, bool reinject)
 
 static bool may_send(__u32 i, bool reinject)
 {
-	if (!active[i] || is_full(i) || (reinject && is_unacked(i)))
+	if (closed[i] || is_full(i) || (reinject && is_unacked(i)))
 		return false;
 	for (__u32 k = 0; is_spare(i) && k < count; k++)
 		if (spares_backup(k, reinject))
@@ -177,7 +116,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
 	bool reinject = draw_byte(&in) & 1;
 
 	count = 0;
-	while (in.size && count < SUBFLOWS)
+	while (in.size && count < MOST_SUBFLOWS)
 		add(draw_byte(&in));
 	check(reinject);
 	return 0;
