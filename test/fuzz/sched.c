@@ -6,6 +6,7 @@
  *   or for a retransmission that no other can send; one at a time, but for copies
  *   what can be sent is, unless the scheduler waits; it waits only where an ACK will come, or the timer goes off
  *   the same input gives the same decision
+ *   where the scheduler tells timeouts from its own timer, a timeout is due after two RTTs of the slowest subflow, and 100 ms
  */
 #include "native.h"
 
@@ -154,6 +155,19 @@ static bool may_send(const struct mpcc_scene *given, const struct mpcc_lane *l)
 	       !(l->timed_out && better);
 }
 
+static void check_patience(const struct mpcc_scene *given)
+{
+#ifdef MPCC_SCHED_PATIENCE_H
+	__u64 rtts_us = 0;
+
+	for (__u32 i = 0; i < given->count; i++)
+		if (2ULL * given->lanes[i].srtt_us8 / 8 > rtts_us)
+			rtts_us = 2ULL * given->lanes[i].srtt_us8 / 8;
+	require(patience_us(given) == 100000 + rtts_us, "%llu us, want %llu", patience_us(given),
+		100000 + rtts_us);
+#endif
+}
+
 static void check_scene(const struct mpcc_scene *given)
 {
 	__u32 sends = 0, usable = 0, ends = 0;
@@ -207,6 +221,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
 	save(&given);
 	mpcc_eval(NULL);
 	check_scene(&given.scene);
+	check_patience(&given.scene);
 	save(&first);
 	eval = given.scene;
 	memcpy(eval_own, given.own, sizeof(eval_own));

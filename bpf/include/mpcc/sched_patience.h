@@ -22,9 +22,11 @@ static __always_inline __u64 patience_us(const struct mpcc_scene *s)
 {
 	__u32 slowest_us8 = 0;
 
-	for (__u32 i = 0; i < MPCC_MAX_LANES; i++)
-		if (i < s->count && s->lanes[i].srtt_us8 > slowest_us8)
+	for_each_lane(i, s)
+	{
+		if (s->lanes[i].srtt_us8 > slowest_us8)
 			slowest_us8 = s->lanes[i].srtt_us8;
+	}
 	return 100000 + (slowest_us8 >> 2);
 }
 
