@@ -158,6 +158,13 @@ type MapsMpccSchedTotalKey struct {
 	Scheduler   [16]uint8
 }
 
+type MapsMpccShare struct {
+	_           structs.HostLayout
+	Subflows    uint32
+	Totals      uint32
+	Connections uint32
+}
+
 type MapsMpccSubflow struct {
 	_             structs.HostLayout
 	OpenedUs      uint64
@@ -241,6 +248,7 @@ const (
 	MapsMapMpccSchedConn = "mpcc_sched_conn"
 	MapsMapMpccSchedLost = "mpcc_sched_lost"
 	MapsMapMpccSchedSums = "mpcc_sched_sums"
+	MapsMapMpccShares    = "mpcc_shares"
 	MapsMapMpccSubflows  = "mpcc_subflows"
 	MapsMapMpccTotals    = "mpcc_totals"
 )
@@ -300,6 +308,7 @@ type MapsMapSpecs struct {
 	MpccSchedConn *ebpf.MapSpec `ebpf:"mpcc_sched_conn"`
 	MpccSchedLost *ebpf.MapSpec `ebpf:"mpcc_sched_lost"`
 	MpccSchedSums *ebpf.MapSpec `ebpf:"mpcc_sched_sums"`
+	MpccShares    *ebpf.MapSpec `ebpf:"mpcc_shares"`
 	MpccSubflows  *ebpf.MapSpec `ebpf:"mpcc_subflows"`
 	MpccTotals    *ebpf.MapSpec `ebpf:"mpcc_totals"`
 }
@@ -337,6 +346,7 @@ type MapsMaps struct {
 	MpccSchedConn *ebpf.Map `ebpf:"mpcc_sched_conn"`
 	MpccSchedLost *ebpf.Map `ebpf:"mpcc_sched_lost"`
 	MpccSchedSums *ebpf.Map `ebpf:"mpcc_sched_sums"`
+	MpccShares    *ebpf.Map `ebpf:"mpcc_shares"`
 	MpccSubflows  *ebpf.Map `ebpf:"mpcc_subflows"`
 	MpccTotals    *ebpf.Map `ebpf:"mpcc_totals"`
 }
@@ -350,6 +360,7 @@ func (m *MapsMaps) Close() error {
 		m.MpccSchedConn,
 		m.MpccSchedLost,
 		m.MpccSchedSums,
+		m.MpccShares,
 		m.MpccSubflows,
 		m.MpccTotals,
 	)
