@@ -141,17 +141,17 @@ MPCC_GLOBAL int cdd_set_window(struct mpcc_setting *s nonnull, const struct cc_s
 static __noinline int run_period(struct tcp_sock *tp)
 {
 	struct cc_state *state = state_of(tp);
-	struct mpcc_setting setting;
+	struct mpcc_setting setting = { .window = tp->snd_cwnd, .ssthresh = tp->snd_ssthresh };
 	struct mpcc_coupling c = {};
 	struct cc_view v;
 
 	state->next_cut_us = tp->tcp_mstamp + (__u64)period_ms * 1000;
 	/* The peer's buffer is one for all subflows, whatever bottlenecks they share. */
-	look_at_group(&v, tp, MPCC_ANY_GROUP);
+	look_at_subflows(&v, tp, true);
 	if (!v.coupled)
 		return 0;
-	decide_window(&setting, &v);
-	decide_coupling(&c, &v);
+	cdd_set_window(&setting, sum_of(&v), &v.self);
+	cdd_coupling(&c, sum_of(&v), &v.self);
 	state->theta = c.value;
 	tp->snd_cwnd = setting.window;
 	tp->snd_ssthresh = setting.ssthresh;

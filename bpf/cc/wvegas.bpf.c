@@ -80,7 +80,7 @@ struct cc_state {
 	__u16 probed_cwnd; /* while a probe goes on: the window before the probe, packets; 0 = no probe */
 	__u16 probed_queue; /* qd before the probe, in the units of queue.h */
 	__u8 rounds; /* to the end of the probe, or to the next probe */
-	__u8 alpha : 4; /* packets; 0 = beside no sibling yet, or not since the subflow was alone */
+	__u8 alpha : 4; /* packets; 0 = beside no sibling yet, or not since the subflow was uncoupled */
 	__u8 off : 1; /* not in the Open state */
 	__u8 competing : 1; /* other connections fill the queue */
 	__u8 doublings : 2; /* of the rounds between two probes */
@@ -320,15 +320,15 @@ static __always_inline void wvegas_on_loss(struct cc_state *state, struct tcp_so
 	const struct mpcc_queue *q = &state->flow.queue;
 
 	restore_window(state, tp);
-	if (compete == COMPETE_NEVER || state->flow.alone || state->competing || in_slow_start(tp))
+	if (compete == COMPETE_NEVER || state->flow.uncoupled || state->competing ||
+	    in_slow_start(tp))
 		return;
 	if (is_loss(tp) && (!knows_queue(q, tp) || is_congestion(q, tp)))
 		conclude(state, true);
 }
 
 /*
- * False if the subflow does not couple, or is alone: then the window is for others to grow. Not inlined: the view
- * needs a stack of its own.
+ * False if the subflow is uncoupled: then CUBIC or Reno grows the window. Not inlined: the view needs a stack of its own.
  */
 static __noinline bool end_round(struct sock *sk)
 {
@@ -339,8 +339,8 @@ static __noinline bool end_round(struct sock *sk)
 
 	track_rtt(tp, &state->flow);
 	look(&v, tp);
-	state->flow.alone = rule_for(&v) != ALONE_OWN;
-	if (state->flow.alone) {
+	state->flow.uncoupled = rule_for(&v) != RULE_COUPLED;
+	if (state->flow.uncoupled) {
 		restore_window(state, tp);
 		state->flow.decided = 0;
 		return false;
@@ -439,7 +439,7 @@ static __always_inline void wvegas_grow(struct sock *sk, __u32 ack, __u32 acked)
 {
 	struct cc_state *state = state_of(tcp_sk(sk));
 
-	if (!state->flow.alone) {
+	if (!state->flow.uncoupled) {
 		run_rounds(sk, ack, acked);
 		return;
 	}

@@ -98,7 +98,7 @@ static void check_alone(const struct mpcc_path *p, const struct mpcc_decision *d
 	double up = value(d->increase.up), after = p->cwnd / 2.0;
 	bool part = others && cc_hooks.shift;
 
-	if (alone == ALONE_CUBIC) {
+	if (alone == RULE_CUBIC) {
 		after = p->cwnd * 717.0 / 1024;
 		require((up > 0 || part) && up <= 0.5, "subflow %u: cwnd %u, up %g", subflow,
 			p->cwnd, up);
@@ -150,7 +150,7 @@ static void check_decisions(void)
 		check_window(most, p, d, i);
 		require(d->after_loss && d->after_loss <= most_after,
 			"subflow %u: cwnd %u, after %u", i, p->cwnd, d->after_loss);
-		require(d->alone == (!d->coupled || (grouped == 1 && alone != ALONE_OWN)),
+		require(d->alone == (!d->coupled || (grouped == 1 && alone != RULE_COUPLED)),
 			"subflow %u of %u: alone %u", i, grouped, d->alone);
 		if (!d->coupled)
 			require(!d->coupling.value.m, "subflow %u: %g", i,
@@ -294,7 +294,7 @@ static void check_walk(struct input *in)
 		decide_step(&d.increase, &v);
 		d.after_loss = decide_after_loss(&v);
 		d.coupled = v.coupled;
-		d.alone = rule_for(&v) != ALONE_OWN;
+		d.alone = rule_for(&v) != RULE_COUPLED;
 		decide_coupling(&d.coupling, &v);
 		d.window = setting.window;
 		d.ssthresh = setting.ssthresh;
@@ -305,7 +305,7 @@ static void check_walk(struct input *in)
 /* A subflow in a group by itself decides as the only one of a connection, but for the part that a shift leaves it. */
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
-	for (alone = ALONE_CUBIC; alone <= ALONE_OWN; alone++) {
+	for (alone = RULE_CUBIC; alone <= RULE_COUPLED; alone++) {
 		struct mpcc_decision only;
 
 		memset(&eval, 0, sizeof(eval));
@@ -323,7 +323,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 		eval.count = 2;
 		decide_given();
 		check_decisions();
-		if (!cc_hooks.shift || alone == ALONE_OWN)
+		if (!cc_hooks.shift || alone == RULE_COUPLED)
 			require_alike(&eval.decisions[0], &only, 0);
 	}
 	return 0;

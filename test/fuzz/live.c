@@ -102,7 +102,7 @@ static double part_of(struct tcp_sock *tp)
 	if (!flow_of(tp)->looked || cc_hooks.grow)
 		return 1;
 	look(&v, tp);
-	if (flow_of(tp)->alone)
+	if (flow_of(tp)->uncoupled)
 		return value_of(part_of_growth(&v));
 	cc_hooks.step(&step, sum_of(&v), &v.self);
 	return smaller(1, larger(0, value_of(step.up) - value_of(step.down)) * v.self.cwnd *
@@ -156,8 +156,8 @@ static double per_segment(__u32 i, struct tcp_sock *before, struct tcp_sock *tp)
 	const struct mpcc_flow *flow = flow_of(tp);
 	double w = tp->snd_cwnd;
 
-	if (flow->alone)
-		return larger(alone == ALONE_CUBIC ? step_on_course(i, before, tp) : 1 / w,
+	if (flow->uncoupled)
+		return larger(alone == RULE_CUBIC ? step_on_course(i, before, tp) : 1 / w,
 			      step_of_queue(w));
 	if (divides_cubic() && flow->curve_subflows)
 		return step_on_course(i, before, tp);
@@ -177,7 +177,7 @@ static __u32 window_of(struct tcp_sock *tp)
 /* Whether a subflow grows without steps, also with the ACK that finds it alone, or no longer so. */
 static bool sets_window(const struct tcp_sock *before, const struct tcp_sock *after)
 {
-	return cc_hooks.grow && !(flow_of(before)->alone && flow_of(after)->alone);
+	return cc_hooks.grow && !(flow_of(before)->uncoupled && flow_of(after)->uncoupled);
 }
 
 /* What grows without steps may also shrink the window, and adds one packet a round. */
@@ -195,7 +195,7 @@ static void check_move(__u32 i, struct tcp_sock *before, __u32 segments, __u32 l
 	double up = sets ? set_up : decisions[i].up;
 	double down = most->down == ANY ? then : most->down / then;
 	double grown = segments - left + left * up + 1 + sets + (before->snd_cwnd < 2);
-	double shrunk = left * (flow->alone ? 0 : down) + 1;
+	double shrunk = left * (flow->uncoupled ? 0 : down) + 1;
 	__u32 least = sets ? 2 : flow->decided ? flow->floor : 1;
 	__u32 from = window_of(before) > before->snd_cwnd ? window_of(before) : before->snd_cwnd;
 

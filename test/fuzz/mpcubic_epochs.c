@@ -27,7 +27,7 @@ static void start(__u32 subflows, __u32 cwnd, __u32 rtt_us)
 	tp->tcp_mstamp = (1ULL << 32) - 3000000;
 	tp->rack.rtt_us = rtt_us;
 	tp->rtt_min.s[0].v = rtt_us;
-	alone = ALONE_OWN;
+	alone = RULE_COUPLED;
 	least_left_percent = 0;
 	mode = MODE_DERIVED;
 	beta_percent = 20;
@@ -100,7 +100,7 @@ static void check_curves(void)
 	/* RFC 9438, section 4.2, with w_max 100; the RTT is too long for Reno to be faster. */
 	for (int rule = 0; rule < 2; rule++) {
 		start(1, 100, 200000);
-		alone = rule ? ALONE_OWN : ALONE_CUBIC;
+		alone = rule ? RULE_COUPLED : RULE_CUBIC;
 		lose();
 		require_loss(70, 100);
 		run_to(1, 86.680764);
@@ -108,7 +108,7 @@ static void check_curves(void)
 		run_to(5, 100.19190);
 		/* RFC 9438, section 4.3: on a short path as fast as Reno, 9/17 of a packet an RTT. */
 		start(1, 40, 10000);
-		alone = rule ? ALONE_OWN : ALONE_CUBIC;
+		alone = rule ? RULE_COUPLED : RULE_CUBIC;
 		lose();
 		run_to(0.2, 28 + 20 * 9 / 17.0);
 	}
@@ -133,7 +133,7 @@ static void run_for(__u64 us)
 /* A connection's subflows change 9 s after a loss at 100 packets, on a path of 10 ms. */
 static void check_changes(void)
 {
-	for (int rule = ALONE_CUBIC; rule <= ALONE_OWN; rule++) {
+	for (int rule = RULE_CUBIC; rule <= RULE_COUPLED; rule++) {
 		__u32 before;
 
 		/* From 2 to 1 the window goes on from where it is: 4 RTTs are little time on a curve. */
@@ -309,7 +309,7 @@ static void check_ack(__u32 linked, __u32 after_us, __u32 segments)
 	looks = 0;
 	pass(after_us);
 	ack(after_us, segments);
-	if (looks && (n == 1 && alone == ALONE_RENO)) {
+	if (looks && (n == 1 && alone == RULE_RENO)) {
 		model.subflows = 0;
 	} else if (looks && model.subflows != n) {
 		model.subflows = n;

@@ -117,8 +117,8 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	add(2, 1, 0, 0, 0);
 	for (__u32 i = 0; i < 3; i++)
 		ack(i);
-	require(flow_of(&connection.subflows[0])->alone, "coupled before a verdict");
-	require(!flow_of(&connection.subflows[2])->alone, "not coupled with its own path");
+	require(flow_of(&connection.subflows[0])->uncoupled, "coupled before a verdict");
+	require(!flow_of(&connection.subflows[2])->uncoupled, "not coupled with its own path");
 	return 0;
 }
 

@@ -126,7 +126,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	start_above(16, 1000);
 	require_end(7, 100, 1000, true);
 	/* HyStart that has ended a slow start leaves the slow start after a pause alone, under every rule, until a timeout. */
-	for (alone = ALONE_CUBIC; alone <= ALONE_OWN; alone++) {
+	for (alone = RULE_CUBIC; alone <= RULE_COUPLED; alone++) {
 		start_above(16, 10000);
 		require_end(9, 3000, 20000, true);
 		tp->snd_cwnd = tp->snd_ssthresh = 120;
@@ -142,7 +142,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 		ack(3000, 1, 1, 10000);
 		require_end(9, 3000, 20000, true);
 	}
-	alone = ALONE_CUBIC;
+	alone = RULE_CUBIC;
 	/* RTTs in a timeout's recovery may be of retransmitted segments, and end nothing. */
 	start_above(16, 10000);
 	tp->inet_conn.icsk_ca_state = TCP_CA_Loss;

@@ -187,7 +187,7 @@ static void check_probes(void)
 	/* The last sibling leaves during a probe: CUBIC goes on from the window before the probe. */
 	begin_probing();
 	join_again(2);
-	alone = ALONE_CUBIC;
+	alone = RULE_CUBIC;
 	round_of(3, 60000);
 	require(tp->snd_cwnd == 50, "cwnd %u", tp->snd_cwnd);
 	link_only(&connection, 1);
@@ -201,10 +201,10 @@ static void check_probes(void)
 	tp->tcp_mstamp += 100000;
 	ack(private_of(tp)->round_end + 1, 60000);
 	ack(private_of(tp)->round_end + 1, 60000);
-	require(!private_of(tp)->flow.alone && !private_of(tp)->competing &&
+	require(!private_of(tp)->flow.uncoupled && !private_of(tp)->competing &&
 			!private_of(tp)->rounds,
 		"competes, or probes in %u rounds", private_of(tp)->rounds);
-	alone = ALONE_OWN;
+	alone = RULE_COUPLED;
 	/* A probe that idling interrupts does not bring back the window from before. */
 	begin_probing();
 	round_of(3, 60000);
@@ -252,7 +252,7 @@ static void check_losses(void)
 	compete = COMPETE_NEVER;
 	require(!competes_after(69500, 20000), "compete=never");
 	begin_probing();
-	flow_of(tp)->alone = 1;
+	flow_of(tp)->uncoupled = 1;
 	require(!competes_after(69500, 20000), "alone");
 	/* An ECN mark is no loss. */
 	begin_probing();
@@ -267,11 +267,11 @@ static void check_losses(void)
 
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
-	alone = ALONE_OWN;
+	alone = RULE_COUPLED;
 	check_probes();
 	check_losses();
 	start(1);
-	alone = ALONE_OWN;
+	alone = RULE_COUPLED;
 	drain = DRAIN_ANY;
 	rtt = RTT_MEAN;
 	noise_us = 0;
@@ -352,21 +352,21 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	round_of(3, 50000);
 	require_window(20, 2, 0);
 	require_reno_step();
-	require(private_of(tp)->flow.alone, "not alone");
+	require(private_of(tp)->flow.uncoupled, "not alone");
 
 	/* Alone it is CUBIC's, from the round on that finds no sibling; beside one again the rounds start over. */
 	start(1);
-	alone = ALONE_CUBIC;
+	alone = RULE_CUBIC;
 	ack(0, 0);
 	round_of(3, 50000);
-	require(private_of(tp)->flow.alone, "not alone");
+	require(private_of(tp)->flow.uncoupled, "not alone");
 	tp->tcp_mstamp += 100000;
 	ack(private_of(tp)->round_end + 1, 50000);
 	require(private_of(tp)->flow.curve_subflows == 1, "no curve");
 	join_again(2);
 	tp->tcp_mstamp += 100000;
 	ack(private_of(tp)->round_end + 1, 50000);
-	require(!private_of(tp)->flow.alone, "alone");
+	require(!private_of(tp)->flow.uncoupled, "alone");
 	ack(private_of(tp)->round_end + 1, 50000);
 	require(private_of(tp)->alpha == 2 && private_of(tp)->samples == 1, "no new round");
 	return 0;
@@ -466,7 +466,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
 	struct input in = { bytes, size };
 
 	start(1);
-	alone = ALONE_OWN;
+	alone = RULE_COUPLED;
 	drain = draw_byte(&in) % 2;
 	rtt = draw_byte(&in) % 2;
 	compete = draw_byte(&in) % 2;

@@ -27,12 +27,12 @@ struct mpcc_eval {
 struct mpcc_eval eval;
 
 /* What of the given subflows one sees; not inlined, for the verifier's sake. */
-static __noinline void look_at_given(struct cc_view *v, const struct mpcc_path *self, __u64 group)
+static __noinline void look_at_given(struct cc_view *v, const struct mpcc_path *self, bool all)
 {
 	for (__u32 backups = 0; backups < 2 && !v->counting; backups++) {
 		for (__u32 i = 0; i < MPCC_MAX_SUBFLOWS; i++)
 			if (i < eval.count)
-				count_path(v, &eval.paths[i], backups, group);
+				count_path(v, &eval.paths[i], backups, all);
 		v->coupled = path_usable(self) && self->backup == backups;
 	}
 }
@@ -41,13 +41,12 @@ static __noinline void look_at_given(struct cc_view *v, const struct mpcc_path *
 static __always_inline void view_given(struct cc_view *v, const struct mpcc_path *self)
 {
 	v->self = *self;
-	look_at_given(v, self, self->group);
-	if (!v->coupled || v->grouped > 1 || v->counting == 1 || !single_sees_all())
+	look_at_given(v, self, false);
+	if (!v->coupled || v->grouped > 1 || v->counting == 1 || !alone_sees_all())
 		return;
 	__builtin_memset(v, 0, sizeof(*v));
 	v->self = *self;
-	look_at_given(v, self, MPCC_ANY_GROUP);
-	v->grouped = 1;
+	look_at_given(v, self, true);
 }
 
 static __always_inline void decide_given(void)
@@ -68,7 +67,7 @@ static __always_inline void decide_given(void)
 		d->window = setting.window;
 		d->ssthresh = setting.ssthresh;
 		d->coupled = v.coupled;
-		d->alone = rule_for(&v) != ALONE_OWN;
+		d->alone = rule_for(&v) != RULE_COUPLED;
 		decide_coupling(&d->coupling, &v);
 	}
 }

@@ -64,7 +64,7 @@ struct mpcc_flow {
 	__u8 samples : 4; /* of RTT in the round */
 	__u8 in_round : 1; /* the union holds a round */
 	__u8 decided : 1; /* a decision stands */
-	__u8 alone : 1; /* the decision: as a connection of one subflow does */
+	__u8 uncoupled : 1; /* the decision: by CUBIC or Reno, not by the algorithm's rule */
 	__u8 floor : 2; /* the decision: smallest window, packets */
 	__u8 started : 1; /* slow start has ended since the connection's begin or the last timeout */
 	__u8 moved : 1; /* the window has changed since the decision */

@@ -8,7 +8,8 @@
  * The list is walked at every decision, without a lock: a sibling's numbers are a snapshot that may be an
  * ACK old, which only perturbs one increase. Loads through bpf_rdonly_cast are fault-safe, and the
  * programs run inside an RCU read section, which is what the kernel frees subflow contexts after. A sibling's
- * socket may be freed earlier, and its memory be another connection's by now: it counts while it names its context.
+ * socket may be freed earlier, and its memory be another connection's by now: a sibling counts only while the socket's
+ * ulp_data points to the sibling's context.
  */
 #ifndef MPCC_VIEW_H
 #define MPCC_VIEW_H
@@ -168,17 +169,14 @@ static __always_inline bool is_only_subflow(const struct tcp_sock *tp)
 	return !conn || (conn->conn_list.next == &ctx->node && ctx->node.next == &conn->conn_list);
 }
 
-/* Stands for all groups at once: no path's group is as large. */
-#define MPCC_ANY_GROUP (1ULL << 32)
-
 struct cc_view {
 	struct mpcc_path self;
-	__u64 sums[CC_SUM_BYTES / 8]; /* a struct cc_sum over the subflows of one group */
+	__u64 sums[CC_SUM_BYTES / 8]; /* a struct cc_sum over self's group, or over all subflows */
 	const struct tcp_sock *socket; /* whose view it is */
 	const struct mptcp_subflow_context *sibling; /* which add_sibling() is to read */
 	__u32 counting; /* the subflows that were read and count, of whatever group */
-	__u32 grouped; /* those of the group */
-	__u32 coupled; /* the own subflow is one of them */
+	__u32 grouped; /* those of self's group; 1 = self is alone at its bottleneck */
+	__u32 coupled; /* self counts */
 };
 
 static __always_inline struct cc_sum *sum_of(struct cc_view *v)
@@ -187,28 +185,30 @@ static __always_inline struct cc_sum *sum_of(struct cc_view *v)
 }
 
 /*
- * Counts a usable path, if it is a backup or is none, as asked for, and adds it to the sums, if it is of the group.
- * False: it does not count.
+ * Counts a usable path, if the path is a backup or is none, as asked for, and adds a path of self's group, or any path, to the
+ * sums. False: the path does not count.
  */
 static __always_inline bool count_path(struct cc_view *v, const struct mpcc_path *p, __u32 backups,
-				       __u64 group)
+				       __u32 all)
 {
+	bool grouped = p->group == v->self.group;
+
 	if (!path_usable(p) || p->backup != backups)
 		return false;
-	/* Numbers that the verifier does not know, or it would follow every way in which paths may count. */
+	/* Opaque counts, so that the verifier does not follow every way in which paths may count. */
 	v->counting += 1 + mpcc_unknown_zero(p->cwnd);
-	if (group == MPCC_ANY_GROUP || group == p->group) {
+	if (grouped)
 		v->grouped += 1 + mpcc_unknown_zero(p->cwnd);
+	if (grouped || all)
 		cc_hooks.add_path(sum_of(v), p);
-	}
 	return true;
 }
 
 /*
- * Reads v->sibling and counts it. A sibling of another group only tells whether a backup counts. The verifier checks this
- * once, instead of for each of nine subflows, and lets it have sockets only as numbers.
+ * Reads and counts v->sibling. A sibling of another group only tells whether a backup counts. A global function, which the
+ * verifier checks once and not for each of nine subflows, cannot take socket pointers; the pointers travel in v.
  */
-MPCC_GLOBAL int add_sibling(struct cc_view *v nonnull, __u32 backups, __u64 group)
+MPCC_GLOBAL int add_sibling(struct cc_view *v nonnull, __u32 backups, __u32 all)
 {
 	const struct tcp_sock *self = bpf_rdonly_cast(v->socket, mpcc_type_id(struct tcp_sock));
 	const struct mptcp_subflow_context *ctx;
@@ -218,17 +218,16 @@ MPCC_GLOBAL int add_sibling(struct cc_view *v nonnull, __u32 backups, __u64 grou
 	ctx = bpf_rdonly_cast(v->sibling, mpcc_type_id(struct mptcp_subflow_context));
 	tp = bpf_rdonly_cast(ctx->tcp_sock, mpcc_type_id(struct tcp_sock));
 	p.group = group_of(self, tp, ctx);
-	if (group != MPCC_ANY_GROUP && group != p.group && !v->self.backup)
+	if (!all && p.group && !v->self.backup)
 		return 0;
 	read_sibling(&p, self, tp, ctx);
-	count_path(v, &p, backups, group);
+	count_path(v, &p, backups, all);
 	return 0;
 }
 
 static __always_inline void count_siblings(struct cc_view *v,
 					   const struct mptcp_subflow_context *own,
-					   const struct mptcp_sock *conn, __u32 backups,
-					   __u64 group)
+					   const struct mptcp_sock *conn, __u32 backups, __u32 all)
 {
 	const struct list_head *next = conn->conn_list.next;
 
@@ -241,12 +240,12 @@ static __always_inline void count_siblings(struct cc_view *v,
 		if (ctx == own)
 			continue;
 		v->sibling = ctx;
-		add_sibling(v, backups, group);
+		add_sibling(v, backups, all);
 	}
 }
 
-/* The view that a socket has of a group: its own, which is 0, or MPCC_ANY_GROUP. v is empty but for the socket. */
-MPCC_GLOBAL int fill_view(struct cc_view *v nonnull, __u64 group)
+/* What a socket sees: its group, 0, or all subflows in the sums. v is empty but for the socket. */
+MPCC_GLOBAL int fill_view(struct cc_view *v nonnull, __u32 all)
 {
 	const struct tcp_sock *tp = bpf_rdonly_cast(v->socket, mpcc_type_id(struct tcp_sock));
 	const struct mptcp_subflow_context *own = subflow_of(tp);
@@ -257,18 +256,19 @@ MPCC_GLOBAL int fill_view(struct cc_view *v nonnull, __u64 group)
 		read_subflow(&v->self, own);
 	read_private(&v->self, tp, state_of(tp));
 	for (__u32 backups = 0; backups < 2 && !v->counting; backups++) {
-		v->coupled = count_path(v, &v->self, backups, group);
+		v->coupled = count_path(v, &v->self, backups, all);
 		if (conn)
-			count_siblings(v, own, conn, backups, group);
+			count_siblings(v, own, conn, backups, all);
 	}
 	return 0;
 }
 
-static __always_inline void look_at_group(struct cc_view *v, const struct tcp_sock *tp, __u64 group)
+static __always_inline void look_at_subflows(struct cc_view *v, const struct tcp_sock *tp,
+					     __u32 all)
 {
 	__builtin_memset(v, 0, sizeof(*v));
 	v->socket = tp;
-	fill_view(v, group);
+	fill_view(v, all);
 }
 
 #endif

@@ -9,13 +9,14 @@
 #include "tunable.h"
 #include "view.h"
 
-/* Most papers' rules come to Reno for a single subflow; an algorithm whose paper has another defines this. */
+/* Most papers' rules come to Reno for an only subflow; an algorithm whose paper has another rule defines this. */
 #ifndef MPCC_PAPER_ALONE
 #define MPCC_PAPER_ALONE "reno"
 #endif
 
-enum { ALONE_CUBIC, ALONE_RENO, ALONE_OWN };
-TUNABLE_PAPER(alone, ALONE_CUBIC, MPCC_PAPER_ALONE,
+/* What grows a window: CUBIC, Reno, or the algorithm's rule, which couples subflows. */
+enum cc_rule { RULE_CUBIC, RULE_RENO, RULE_COUPLED };
+TUNABLE_PAPER(alone, RULE_CUBIC, MPCC_PAPER_ALONE,
 	      "cubic|reno|own; the control of a connection with one usable subflow");
 
 /*
@@ -57,39 +58,35 @@ static __always_inline bool keeps_curve(void)
 #endif
 }
 
-/* Whether a subflow that is a group by itself sees all subflows, with which its hook shift compares it. */
-static __always_inline bool single_sees_all(void)
+/* Whether a subflow alone at its bottleneck takes the sums of all subflows: the hook shift needs them. */
+static __always_inline bool alone_sees_all(void)
 {
-	return cc_hooks.shift && alone != ALONE_OWN;
+	return cc_hooks.shift && alone != RULE_COUPLED;
 }
 
-/* The view for a decision: of the own group, or of all. */
+/* The view for a decision: of the subflow's group, or of all subflows. */
 static __always_inline void look(struct cc_view *v, const struct tcp_sock *tp)
 {
-	bool all = !flow_of(tp)->together && single_sees_all();
-
-	look_at_group(v, tp, all ? MPCC_ANY_GROUP : 0);
-	if (all)
-		v->grouped = 1;
+	look_at_subflows(v, tp, !flow_of(tp)->together && alone_sees_all());
 }
 
 /*
- * Which control a subflow has, as one of the words above; own is the algorithm's rule, which every subflow has that
- * is not by itself in its group.
+ * Which rule grows the window: the algorithm's beside subflows of the same group, else what alone= says. A subflow that does
+ * not count has no sums for the algorithm's rule.
  */
 static __always_inline __u8 rule_for(const struct cc_view *v)
 {
 	if (!v->coupled)
-		return alone == ALONE_OWN ? ALONE_RENO : alone;
-	return v->grouped > 1 ? ALONE_OWN : alone;
+		return alone == RULE_COUPLED ? RULE_RENO : alone;
+	return v->grouped > 1 ? RULE_COUPLED : alone;
 }
 
-/* The part of its growth alone that a subflow by itself keeps beside others, for the hook shift. */
+/* The factor, at most 1, that the hook shift puts on the growth of a subflow alone at its bottleneck. */
 static __always_inline struct mpcc_num part_of_growth(struct cc_view *v)
 {
 	struct mpcc_num part = num_of(1);
 
-	if (cc_hooks.shift && v->coupled && v->counting > v->grouped)
+	if (cc_hooks.shift && v->coupled && v->counting > 1)
 		cc_hooks.shift(&part, sum_of(v), &v->self);
 	return part;
 }
@@ -131,24 +128,24 @@ MPCC_GLOBAL int cubic_step_given(struct mpcc_step *step nonnull, const struct mp
 	return 0;
 }
 
-/* For given numbers. A backup beside usable subflows, or one without an RTT sample, does not couple: alone too. */
+/* For given numbers. A backup beside usable subflows, or a subflow without an RTT sample, is not coupled. */
 static __always_inline void decide_step(struct mpcc_step *step, struct cc_view *v)
 {
 	__u8 rule = rule_for(v);
 
-	if (rule == ALONE_OWN)
+	if (rule == RULE_COUPLED)
 		cc_hooks.step(step, sum_of(v), &v->self);
-	else if (rule == ALONE_RENO)
+	else if (rule == RULE_RENO)
 		reno_step(step, &v->self);
 	else
 		cubic_step_given(step, &v->self);
-	if (rule != ALONE_OWN)
+	if (rule != RULE_COUPLED)
 		step->up = num_mul(step->up, part_of_growth(v));
 }
 
 static __always_inline __u32 decide_floor(struct cc_view *v)
 {
-	return rule_for(v) == ALONE_OWN ? cc_hooks.floor(sum_of(v)) : MPCC_RENO_FLOOR;
+	return rule_for(v) == RULE_COUPLED ? cc_hooks.floor(sum_of(v)) : MPCC_RENO_FLOOR;
 }
 
 /*
@@ -168,11 +165,11 @@ static __always_inline __u32 decide_after_loss(struct cc_view *v)
 	__u32 floor = decide_floor(v);
 	__u32 w = v->self.cwnd / 2;
 
-	if (rule == ALONE_OWN) {
+	if (rule == RULE_COUPLED) {
 		w = cc_hooks.after_loss(sum_of(v), &v->self);
 		if (divides_cubic())
 			w = part_of_cubics_loss(v->self.cwnd, w);
-	} else if (rule == ALONE_CUBIC) {
+	} else if (rule == RULE_CUBIC) {
 		w = cubic_after_loss(v->self.cwnd);
 	}
 	return w < floor ? floor : w;
@@ -182,7 +179,7 @@ static __always_inline void decide_window(struct mpcc_setting *s, struct cc_view
 {
 	s->window = v->self.cwnd;
 	s->ssthresh = v->self.ssthresh;
-	if (rule_for(v) == ALONE_OWN)
+	if (rule_for(v) == RULE_COUPLED)
 		cc_hooks.set_window(s, sum_of(v), &v->self);
 }
 
@@ -311,7 +308,8 @@ static __always_inline void track_rtt(const struct tcp_sock *tp, struct mpcc_flo
  */
 static __always_inline bool asks_siblings(const struct tcp_sock *tp, const struct mpcc_flow *flow)
 {
-	return alone == ALONE_OWN || ((flow->together || cc_hooks.shift) && !is_only_subflow(tp));
+	return alone == RULE_COUPLED ||
+	       ((flow->together || cc_hooks.shift) && !is_only_subflow(tp));
 }
 
 /* The algorithm's own decision on a socket. */
@@ -384,14 +382,14 @@ static __noinline int decide(struct sock *sk)
 		look(&v, tp);
 		rule = rule_for(&v);
 		flow->floor = decide_floor(&v);
-		if (rule != ALONE_OWN)
+		if (rule != RULE_COUPLED)
 			part = part_q16(&v);
 	}
-	flow->alone = rule != ALONE_OWN;
-	if (rule == ALONE_CUBIC) {
+	flow->uncoupled = rule != RULE_COUPLED;
+	if (rule == RULE_CUBIC) {
 		flow->step_q29 = cubic_step(flow, tp, part);
 		grow_by_queue(sk, part);
-	} else if (rule == ALONE_RENO) {
+	} else if (rule == RULE_RENO) {
 		flow->step_q29 = reno_step_q29(tp) * part >> 16;
 		grow_by_queue(sk, part);
 	} else {
@@ -399,7 +397,7 @@ static __noinline int decide(struct sock *sk)
 		if (divides_cubic())
 			grow_by_part(sk);
 	}
-	if (rule == ALONE_RENO || (rule == ALONE_OWN && !keeps_curve()))
+	if (rule == RULE_RENO || (rule == RULE_COUPLED && !keeps_curve()))
 		flow->curve_subflows = 0;
 	flow->started = 1;
 	flow->decided = 1;
