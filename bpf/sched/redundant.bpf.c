@@ -67,7 +67,7 @@ MPCC_GLOBAL __u64 room_beside(struct mpcc_scene *s nonnull, __u32 i, __u32 leade
 	return i != leader && verdict_at(s, i)->alive && !l->full && !l->backup ? lane_room(l) : 0;
 }
 
-/* 1 if data may have died with a subflow: then all that can send it again. */
+/* 1 if a dead subflow held unacknowledged data: then all subflows that can send the data again. */
 MPCC_GLOBAL __u32 has_died(struct mpcc_scene *s nonnull, __u32 i)
 {
 	return i < s->count && lane_at(s, i)->carried && !verdict_at(s, i)->alive;

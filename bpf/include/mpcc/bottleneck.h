@@ -62,7 +62,7 @@
 /* Means of 1, 2 and 4 intervals, and of 1, 2, ... 16 periods: 16 ms to 2.1 s. */
 #define MPCC_SCALES 8
 #define MPCC_INTERVAL_SCALES 3
-/* A scale with fewer second differences is not heard. */
+/* A scale with fewer second differences is ignored. */
 #define MPCC_FEWEST_CHANGES 4
 /* Larger than any second difference. */
 #define MPCC_ANY_CHANGE (1LL << 24)

@@ -115,7 +115,7 @@ static __always_inline void set_part(struct mpcc_curve *c, __u64 part_q16)
 	c->part_q10 = part & (WHOLE_Q10 - 1);
 }
 
-/* Adds to friendly the packets that Reno would have got since, one for so many segments. */
+/* Grows friendly, Reno's window, by one packet for per_packet segments. */
 static __always_inline void grow_friendly(struct mpcc_curve *c, __u64 per_packet)
 {
 	__u32 packets;
@@ -128,9 +128,9 @@ static __always_inline void grow_friendly(struct mpcc_curve *c, __u64 per_packet
 }
 
 /*
- * Time in which nothing was in flight does not count: the curve's begin moves by what lies between the last segment
- * before and the segment that this ACK is for, though not past the latter. As for the kernel, an ACK of all that was
- * in flight begins such a time, however short.
+ * Time in which nothing was in flight does not count: the curve's begin moves by the time between the last segment before
+ * the pause and the segment that this ACK is for, though not past this segment. As for the kernel, an ACK of all that was
+ * in flight begins a pause, however short.
  */
 static __always_inline void skip_pause(struct mpcc_flow *flow, const struct tcp_sock *tp)
 {
@@ -150,7 +150,7 @@ static __always_inline void skip_pause(struct mpcc_flow *flow, const struct tcp_
 		flow->quiet_us = sent_us;
 }
 
-/* Has the curve see only a part of the time since the last decision. */
+/* Slows the curve: only this part of the time since the last decision counts. */
 static __always_inline void slow_curve(struct mpcc_flow *flow, const struct tcp_sock *tp,
 				       __u64 part_q16)
 {
@@ -160,7 +160,7 @@ static __always_inline void slow_curve(struct mpcc_flow *flow, const struct tcp_
 
 	if (part_q16 >= WHOLE_Q16)
 		return;
-	/* It may have begun later than that, or a pause may have moved its begin. */
+	/* The curve may have begun after the last decision, or a pause may have moved the begin. */
 	if (since_us > age_us)
 		since_us = age_us;
 	age_us -= since_us * (WHOLE_Q16 - part_q16) >> 16;
@@ -184,7 +184,7 @@ static __always_inline __u32 age_of(struct mpcc_curve *c, __u32 now_us)
 }
 
 /*
- * CUBIC's rule: what an acknowledged segment adds to the window now. Begins a curve unless one for a single subflow goes
+ * CUBIC's rule: what an acknowledged segment adds to the window now. Begins a curve unless a curve for one subflow goes
  * on. part_q16 is how much of CUBIC's growth the subflow has: the hook shift leaves a part to a subflow that is not coupled
  * with its siblings, and the algorithm's rule leaves a part to a coupled one.
  */

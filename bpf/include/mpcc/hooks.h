@@ -32,16 +32,16 @@ struct cc_hooks {
 	__u32 (*after_loss)(const struct cc_sum *sum, const struct mpcc_path *p);
 	/* The smallest window, packets; reno_floor is the kernel's, low_floor (cc.h) is 1. */
 	__u32 (*floor)(const struct cc_sum *sum);
-	/* The window that it sets by itself, once per RTT or period; keep_window sets none. */
+	/* The window that the algorithm sets without steps, once per RTT or period; keep_window sets none. */
 	int (*set_window)(struct mpcc_setting *s, const struct cc_sum *sum,
 			  const struct mpcc_path *p);
-	/* The quantity by which it couples, which `mpcc status` shows. */
+	/* The quantity by which the algorithm couples, which `mpcc status` shows. */
 	int (*coupling)(struct mpcc_coupling *c, const struct cc_sum *sum,
 			const struct mpcc_path *p);
 
 	/*
-	 * What remains of the rule in a subflow that shares its bottleneck with no other: the part, at most 1, of
-	 * its growth alone that the algorithm's preference among paths leaves it. sum is over all subflows.
+	 * What remains of the rule in a subflow alone at its bottleneck: the factor, at most 1, on the growth of CUBIC
+	 * or Reno, by which the algorithm prefers other paths. sum is over all subflows.
 	 */
 	int (*shift)(struct mpcc_num *part, const struct cc_sum *sum, const struct mpcc_path *p);
 
@@ -63,7 +63,7 @@ struct cc_hooks {
 	void (*on_state)(struct sock *sk, __u8 new_state);
 };
 
-/* The algorithm's own. The compiler knows what is in it, so a call of a hook is a plain call. */
+/* The algorithm's hooks. A constant, so that the compiler makes a call of a hook a plain call. */
 static const struct cc_hooks cc_hooks;
 
 extern void hook_of_the_rule_is_missing(void)

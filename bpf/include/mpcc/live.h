@@ -102,7 +102,7 @@ static __always_inline void read_counters(struct mpcc_subflow *s, const struct t
 	s->retrans = tp->total_retrans;
 }
 
-/* An atomic operation costs more than a look. */
+/* Skips the atomic operation for zero. */
 static __always_inline void add_unless_zero(__u64 *sum, __u64 delta)
 {
 	if (delta)

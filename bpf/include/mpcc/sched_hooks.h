@@ -31,7 +31,7 @@ struct sched_own;
 /* What a rule returns. */
 enum {
 	RULE_MARKED, /* it has marked what sends, if anything */
-	RULE_DEFERS, /* it marks none, as the hook after_retrans sends by other means: that is no wait */
+	RULE_DEFERS, /* none marked, as the hook after_retrans sends by other means; not counted as a wait */
 	RULE_TIMED, /* it marks none for now, and the hook after_send has the connection's timer end the wait */
 };
 

@@ -208,7 +208,7 @@ static __noinline int judge_siblings(struct sock *sk)
 
 	if (!conn)
 		return 0;
-	/* Numbers that the verifier does not know, or it would follow every way in which siblings may be judged. */
+	/* Opaque numbers, so that the verifier does not follow every way in which siblings may be judged. */
 	together = judged = met = taken = earlier = mpcc_unknown_zero(flow->id);
 	if (own && own->siblings)
 		turn = turns_until(flow, own, own->newest) % own->siblings;

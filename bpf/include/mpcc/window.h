@@ -247,13 +247,12 @@ static __always_inline void void_decision(struct mpcc_flow *flow)
 	flow->in_round = 0;
 }
 
-/* No decision after a look at the siblings, or of Reno, is made sooner than this after the last one. */
+/* A decision that reads the siblings, or by Reno, stands at least so long. */
 #define MPCC_DECISION_MIN_US 100
 /*
- * Alone, CUBIC's course is followed this closely where the window has moved since the last decision: what is decided at
- * the first of many ACKs that come together would else hold for all of them, and carry the window past the course. Where
- * the window has not moved a decision stands for a quarter of an RTT, and as the kernel's no longer than
- * MPCC_CUBIC_MOST_US.
+ * A decision on CUBIC's course that reads no siblings stands for MPCC_CUBIC_US where the window has moved since: a decision at
+ * the first of many ACKs that come together would else hold for all of them, and carry the window past the course. Where the
+ * window has not moved, a decision stands for a quarter of an RTT, and like the kernel's no longer than MPCC_CUBIC_MOST_US.
  */
 #define MPCC_CUBIC_US 1024
 #define MPCC_CUBIC_MOST_US 31250
@@ -302,9 +301,8 @@ static __always_inline void track_rtt(const struct tcp_sock *tp, struct mpcc_flo
 }
 
 /*
- * Whether a decision takes a look at the siblings. A subflow that is coupled with no sibling is alone whatever the siblings
- * do, and only the hook shift compares that subflow with the siblings. The algorithm's own rule takes the sums of a look even
- * for one subflow.
+ * Whether a decision reads the siblings. A subflow that is coupled with no sibling is uncoupled whatever the siblings do, and
+ * only the hook shift compares that subflow with the siblings. The algorithm's rule takes sums even for an only subflow.
  */
 static __always_inline bool asks_siblings(const struct tcp_sock *tp, const struct mpcc_flow *flow)
 {
@@ -312,8 +310,8 @@ static __always_inline bool asks_siblings(const struct tcp_sock *tp, const struc
 	       ((flow->together || cc_hooks.shift) && !is_only_subflow(tp));
 }
 
-/* The algorithm's own decision on a socket. */
-static __always_inline __s32 own_step(struct cc_view *v, struct tcp_sock *tp)
+/* The step of the algorithm's rule on a socket. */
+static __always_inline __s32 step_by_rule(struct cc_view *v, struct tcp_sock *tp)
 {
 	struct mpcc_step step = {};
 
@@ -326,15 +324,15 @@ static __always_inline __s32 own_step(struct cc_view *v, struct tcp_sock *tp)
 
 /*
  * Has a coupled subflow grow by a part of CUBIC. The part is what the algorithm's step is of Reno's, 1 / w, times
- * MPCC_PART_TIMES_Q3; where the algorithm shrinks the window, its own step holds. By the algorithm's step alone a
+ * MPCC_PART_TIMES_Q3; where the algorithm shrinks the window, the algorithm's step holds. With only the algorithm's step a
  * connection gets, behind a long queue, half of what one TCP under CUBIC gets. Not inlined, for the stack's sake.
  */
 static __noinline int grow_by_part(struct sock *sk)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 	struct mpcc_flow *flow = flow_of(tp);
-	__s32 own_q29 = flow->step_q29;
-	__u64 part_q16 = own_q29 > 0 ? (__u64)own_q29 * tp->snd_cwnd >> 13 : 0;
+	__s32 step_q29 = flow->step_q29;
+	__u64 part_q16 = step_q29 > 0 ? (__u64)step_q29 * tp->snd_cwnd >> 13 : 0;
 
 	part_q16 = part_q16 * MPCC_PART_TIMES_Q3 >> 3;
 	if (part_q16 > WHOLE_Q16)
@@ -348,7 +346,7 @@ static __noinline int grow_by_part(struct sock *sk)
 }
 
 /*
- * Has a subflow that is not coupled grow by no less than its part of what the queue lets it (queue.h). Not inlined, for
+ * Has an uncoupled subflow grow by no less than its part of what the queue allows (queue.h). Not inlined, for
  * the stack's sake.
  */
 static __noinline int grow_by_queue(struct sock *sk, __u64 part_q16)
@@ -363,9 +361,9 @@ static __noinline int grow_by_queue(struct sock *sk, __u64 part_q16)
 }
 
 /*
- * Decides how the window grows until the next decision. Between CUBIC alone and the rule beside siblings the window
- * stays, with its fraction: only what the next segments add changes, and a curve begins at the present window. Not
- * inlined: its stack and refresh()'s would not fit on top of each other.
+ * Decides how the window grows until the next decision. When the rule changes, the window stays, with its fraction: only
+ * what the next segments add changes, and a curve begins at the present window. Not inlined: the stacks of decide() and
+ * refresh() would not fit on top of each other.
  */
 static __noinline int decide(struct sock *sk)
 {
@@ -393,7 +391,7 @@ static __noinline int decide(struct sock *sk)
 		flow->step_q29 = reno_step_q29(tp) * part >> 16;
 		grow_by_queue(sk, part);
 	} else {
-		flow->step_q29 = own_step(&v, tp);
+		flow->step_q29 = step_by_rule(&v, tp);
 		if (divides_cubic())
 			grow_by_part(sk);
 	}
