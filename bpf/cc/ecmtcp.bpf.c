@@ -34,7 +34,7 @@ TUNABLE(ratio, RATIO_INVERSE, "inverse|literal; increase by price_h/price_r or b
 
 struct cc_state {
 	struct mpcc_flow flow;
-	struct mpcc_losses losses; /* smoothed */
+	struct mpcc_losses losses;
 };
 
 struct cc_sum {
@@ -47,11 +47,19 @@ struct cc_sum {
 	__u32 unused; /* subflows that have had nothing acknowledged */
 };
 
+/* Smoothed with gain 1/8, from the first interval on. */
+static __always_inline __u64 ecmtcp_between(const struct mpcc_losses *l)
+{
+	if (!l->last)
+		return l->before;
+	return l->before ? l->before - l->before / 8 + l->last / 8 : l->last;
+}
+
 static __always_inline void ecmtcp_read_private(struct mpcc_path *p, const struct tcp_sock *tp,
 						const struct cc_state *state,
 						const struct cc_state *own)
 {
-	path_losses(p, tp, &state->losses);
+	path_losses(p, tp, &state->losses, ecmtcp_between(&state->losses));
 	p->price_pj = state->flow.price_pj;
 }
 
@@ -130,20 +138,12 @@ MPCC_GLOBAL int ecmtcp_coupling(struct mpcc_coupling *c nonnull, const struct cc
 
 static __always_inline void ecmtcp_on_loss(struct cc_state *state, struct tcp_sock *tp)
 {
-	__u64 between = state->losses.between, since = count_loss(&state->losses, tp);
-
-	if (since)
-		state->losses.between = between ? between - between / 8 + since / 8 : since;
+	count_loss(&state->losses, tp, ecmtcp_between(&state->losses));
 }
 
-/* The bytes that the smoothing took in, to its rounding. */
 static __always_inline void ecmtcp_on_undo(struct cc_state *state)
 {
-	__u64 before = state->losses.between_before, since = state->losses.between;
-
-	if (before && before != MPCC_NO_UNDO)
-		since = 8 * (since - (before - before / 8));
-	undo_loss(&state->losses, since);
+	undo_loss(&state->losses);
 }
 
 static const struct cc_hooks cc_hooks = {

@@ -37,11 +37,17 @@ struct cc_sum {
 
 TUNABLE_MIN_CWND;
 
+/* OLIA does not average. */
+static __always_inline __u64 olia_between(const struct mpcc_losses *l)
+{
+	return l->last ? l->last : l->before;
+}
+
 static __always_inline void olia_read_private(struct mpcc_path *p, const struct tcp_sock *tp,
 					      const struct cc_state *state,
 					      const struct cc_state *own)
 {
-	path_losses(p, tp, &state->losses);
+	path_losses(p, tp, &state->losses, olia_between(&state->losses));
 }
 
 /* Which path TCP would be fastest on, by the bytes it carries from loss to loss. */
@@ -129,15 +135,12 @@ MPCC_GLOBAL int olia_coupling(struct mpcc_coupling *c nonnull, const struct cc_s
 
 static __always_inline void olia_on_loss(struct cc_state *state, struct tcp_sock *tp)
 {
-	__u64 since = count_loss(&state->losses, tp);
-
-	if (since)
-		state->losses.between = since;
+	count_loss(&state->losses, tp, olia_between(&state->losses));
 }
 
 static __always_inline void olia_on_undo(struct cc_state *state)
 {
-	undo_loss(&state->losses, state->losses.between);
+	undo_loss(&state->losses);
 }
 
 static const struct cc_hooks cc_hooks = {

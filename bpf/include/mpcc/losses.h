@@ -5,11 +5,10 @@
 
 #include "path.h"
 
-#define MPCC_NO_UNDO (~0ULL)
-
+/* What the last loss has changed is kept apart, so that an undo takes back exactly that. */
 struct mpcc_losses {
-	__u64 between; /* bytes acknowledged between two losses, as the algorithm averages them */
-	__u64 between_before; /* the same before the last loss; MPCC_NO_UNDO = that loss was not counted */
+	__u64 before; /* bytes between two losses, as the algorithm averages them, without the last loss */
+	__u64 last; /* bytes between the last loss and the loss before; 0 = the last loss was not counted, or undone */
 	__u64 acked_at_last; /* bytes_acked when the last loss was counted */
 };
 
@@ -21,10 +20,11 @@ static __always_inline __u64 since_loss(const struct tcp_sock *tp, const struct 
 	return acked > at_last ? acked - at_last : 0;
 }
 
+/* between is the average with the last loss, if that counts. */
 static __always_inline void path_losses(struct mpcc_path *p, const struct tcp_sock *tp,
-					const struct mpcc_losses *losses)
+					const struct mpcc_losses *losses, __u64 between)
 {
-	p->bytes_between_losses = losses->between;
+	p->bytes_between_losses = between;
 	p->bytes_since_loss = since_loss(tp, losses);
 }
 
@@ -35,29 +35,22 @@ static __always_inline __u64 loss_interval(const struct mpcc_path *p)
 							       p->bytes_between_losses;
 }
 
-/* Counts a loss: the bytes since the one before. 0: a second timeout for the same data, no other loss. */
-static __always_inline __u64 count_loss(struct mpcc_losses *losses, const struct tcp_sock *tp)
+/* Counts a loss, before which the average was between. A second timeout for the same data is no other loss. */
+static __always_inline void count_loss(struct mpcc_losses *losses, const struct tcp_sock *tp,
+				       __u64 between)
 {
-	__u64 since = since_loss(tp, losses);
-
 	if (tp->inet_conn.icsk_backoff)
-		return 0;
-	losses->between_before = MPCC_NO_UNDO;
-	if (since) {
-		losses->acked_at_last = tp->bytes_acked;
-		losses->between_before = losses->between;
-	}
-	return since;
+		return;
+	losses->before = between;
+	losses->last = since_loss(tp, losses);
+	losses->acked_at_last += losses->last;
 }
 
-/* Forgets the last loss, so many bytes after the one before: its packets were late, not lost. */
-static __always_inline void undo_loss(struct mpcc_losses *losses, __u64 since)
+/* Forgets the last loss, whose packets were late and not lost. */
+static __always_inline void undo_loss(struct mpcc_losses *losses)
 {
-	if (losses->between_before == MPCC_NO_UNDO || since > losses->acked_at_last)
-		return;
-	losses->acked_at_last -= since;
-	losses->between = losses->between_before;
-	losses->between_before = MPCC_NO_UNDO;
+	losses->acked_at_last -= losses->last;
+	losses->last = 0;
 }
 
 #endif
