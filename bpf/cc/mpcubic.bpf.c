@@ -39,6 +39,10 @@
  *
  * Fast convergence (RFC 9438, section 4.7) is on. After a timeout the first curve starts at the plateau.
  * Time stands still while nothing is sent. K is a whole number of ticks of 1024 us.
+ *
+ * begin_curve(), grow_friendly() and age_of() are cubic.h's; window_at() and step_to() are not cubic_window() and
+ * cubic_cnt(). The paper's W is in fractions of a packet, grows by nothing where W is not above w, and in mode=literal has
+ * n C / D for C. The kernel's CUBIC counts W in whole packets, and adds a hundredth of Reno's step at least.
  */
 #define MPCC_PAPER_ALONE "own"
 #define MPCC_OWN_COURSE
