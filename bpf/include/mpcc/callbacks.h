@@ -61,15 +61,16 @@ static __always_inline __u32 control_loss(struct sock *sk)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 	struct mpcc_flow *flow = flow_of(tp);
+	bool congestion = is_congestion(&flow->queue, tp);
 	__u32 after, least;
 
 	if (cc_hooks.on_loss)
 		cc_hooks.on_loss(state_of(tp), tp);
 	after = window_after_loss(sk);
-	least = left_by_queue(flow, tp);
+	least = left_by_queue(flow, tp, congestion);
 	if (after < least)
 		after = least;
-	doubt_queue(&flow->queue, tp);
+	doubt_queue(&flow->queue, tp, congestion);
 	void_decision(flow);
 	flow->last_max = cubic_last_max(flow->last_max, tp->snd_cwnd, after);
 	return after;

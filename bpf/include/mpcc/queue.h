@@ -183,12 +183,13 @@ static __always_inline __u32 delivered_in_base(const struct tcp_sock *tp)
 }
 
 /* What the event leaves of the present window at least; 0 = what the rule does. */
-static __always_inline __u32 left_by_queue(const struct mpcc_flow *flow, const struct tcp_sock *tp)
+static __always_inline __u32 left_by_queue(const struct mpcc_flow *flow, const struct tcp_sock *tp,
+					   bool congestion)
 {
 	const struct mpcc_queue *q = &flow->queue;
 	__u32 d = q->delay, d_m = longest_queue(q, tp), left = QUEUE_LEFT_SHORT_Q10;
 
-	if (response != RESPONSE_QUEUE || is_congestion(q, tp))
+	if (response != RESPONSE_QUEUE || congestion)
 		return 0;
 	if (!knows_queue(q, tp))
 		return flow->together ? 0 : delivered_in_base(tp);
@@ -200,13 +201,14 @@ static __always_inline __u32 left_by_queue(const struct mpcc_flow *flow, const s
 }
 
 /* After the event: the round is void, and the longest queue not as sure as it was, if a shorter one drops packets. */
-static __always_inline void doubt_queue(struct mpcc_queue *q, const struct tcp_sock *tp)
+static __always_inline void doubt_queue(struct mpcc_queue *q, const struct tcp_sock *tp,
+					bool congestion)
 {
 	__u32 rtt = queue_units(tp->rack.rtt_us);
 
 	q->min_rtt = 0;
-	q->lossy = !is_congestion(q, tp);
-	if (!q->lossy)
+	q->lossy = !congestion;
+	if (congestion)
 		q->delay = q->longest;
 	else if (q->delay > QUEUE_NONE && q->delay < q->longest)
 		q->longest -= (q->longest - q->delay) >> QUEUE_DOUBT_SHIFT;
