@@ -47,7 +47,7 @@ static void ack(struct tcp_sock *tp, __u64 at_us)
 
 static double theta_of(struct tcp_sock *tp)
 {
-	return __builtin_ldexp(private_of(tp)->theta.m, private_of(tp)->theta.e);
+	return value_of(private_of(tp)->theta);
 }
 
 static void require_window(const struct tcp_sock *tp, __u32 window, __u32 ssthresh)

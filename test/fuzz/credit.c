@@ -12,7 +12,7 @@
 /* floor(x * 2^29) at most 2^62 */
 static __int128 q29(struct mpcc_num x)
 {
-	double fixed = __builtin_floor(__builtin_ldexp(x.m, x.e + 29));
+	double fixed = __builtin_floor(value_of(num_scale(x, 29)));
 
 	return fixed >= 0x1p62 ? (__int128)1 << 62 : (__int128)fixed;
 }

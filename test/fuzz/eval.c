@@ -18,11 +18,6 @@
 
 #define NUMBER_OF_cdd 1
 
-static double value(struct mpcc_num x)
-{
-	return __builtin_ldexp(x.m, x.e);
-}
-
 static bool close_to(double a, double b)
 {
 	return __builtin_fabs(a - b) <= 1e-6 * __builtin_fabs(b);
@@ -38,14 +33,16 @@ static void require_alike(const struct mpcc_decision *a, const struct mpcc_decis
 	require(a->window == b->window, "subflow %u: %u, %u", subflow, a->window, b->window);
 	require(a->ssthresh == b->ssthresh, "subflow %u: %u, %u", subflow, a->ssthresh,
 		b->ssthresh);
-	require(close_to(value(a->increase.up), value(b->increase.up)), "subflow %u: %g, %g",
-		subflow, value(a->increase.up), value(b->increase.up));
-	require(close_to(value(a->increase.down), value(b->increase.down)), "subflow %u: %g, %g",
-		subflow, value(a->increase.down), value(b->increase.down));
+	require(close_to(value_of(a->increase.up), value_of(b->increase.up)), "subflow %u: %g, %g",
+		subflow, value_of(a->increase.up), value_of(b->increase.up));
+	require(close_to(value_of(a->increase.down), value_of(b->increase.down)),
+		"subflow %u: %g, %g", subflow, value_of(a->increase.down),
+		value_of(b->increase.down));
 	require(a->coupling.negative == b->coupling.negative, "subflow %u: %u, %u", subflow,
 		a->coupling.negative, b->coupling.negative);
-	require(close_to(value(a->coupling.value), value(b->coupling.value)), "subflow %u: %g, %g",
-		subflow, value(a->coupling.value), value(b->coupling.value));
+	require(close_to(value_of(a->coupling.value), value_of(b->coupling.value)),
+		"subflow %u: %g, %g", subflow, value_of(a->coupling.value),
+		value_of(b->coupling.value));
 }
 
 static void draw_paths(struct input *in)
@@ -95,7 +92,7 @@ static void check_window(const struct bounds *most, const struct mpcc_path *p,
 static void check_alone(const struct mpcc_path *p, const struct mpcc_decision *d, bool others,
 			__u32 subflow)
 {
-	double up = value(d->increase.up), after = p->cwnd / 2.0;
+	double up = value_of(d->increase.up), after = p->cwnd / 2.0;
 	bool part = others && cc_hooks.shift;
 
 	if (alone == RULE_CUBIC) {
@@ -139,7 +136,7 @@ static void check_decisions(void)
 	for (__u32 i = 0; i < eval.count; i++) {
 		const struct mpcc_path *p = &eval.paths[i];
 		const struct mpcc_decision *d = &eval.decisions[i];
-		double up = value(d->increase.up), down = value(d->increase.down), most_up;
+		double up = value_of(d->increase.up), down = value_of(d->increase.down), most_up;
 		__u32 grouped = count_group(p, false);
 		bool others = d->coupled && count_group(p, true) > grouped;
 		__u32 most_after = p->cwnd > MPCC_RENO_FLOOR ? p->cwnd : MPCC_RENO_FLOOR;
@@ -154,7 +151,7 @@ static void check_decisions(void)
 			"subflow %u of %u: alone %u", i, grouped, d->alone);
 		if (!d->coupled)
 			require(!d->coupling.value.m, "subflow %u: %g", i,
-				value(d->coupling.value));
+				value_of(d->coupling.value));
 		if (d->alone)
 			check_alone(p, d, others, i);
 		if (d->alone || !p->cwnd)

@@ -78,21 +78,6 @@ static void start(void)
 	}
 }
 
-static double smaller(double a, double b)
-{
-	return a < b ? a : b;
-}
-
-static double larger(double a, double b)
-{
-	return a > b ? a : b;
-}
-
-static double value_of(struct mpcc_num x)
-{
-	return __builtin_ldexp(x.m, x.e);
-}
-
 /* What of CUBIC's growth the rule, or the hook shift, leaves a subflow at most. */
 static double part_of(struct tcp_sock *tp)
 {

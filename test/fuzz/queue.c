@@ -56,16 +56,6 @@ static struct mpcc_queue *queue(void)
 	return &flow_of(tp)->queue;
 }
 
-static double smaller(double a, double b)
-{
-	return a < b ? a : b;
-}
-
-static double larger(double a, double b)
-{
-	return a > b ? a : b;
-}
-
 /* An RTT in units, from 1 on. */
 static double units(__u32 us)
 {
