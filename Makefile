@@ -207,13 +207,13 @@ native: test-deps build ## Run the tests whose outcome hangs on this machine's s
 
 FUZZ_SANITIZERS := address,undefined,unsigned-integer-overflow,unsigned-shift-base,implicit-unsigned-integer-truncation
 
-# All congestion controls share two files, which are told the name, and all schedulers one; controls that take another part of
-# CUBIC than LIA share one more. Other files are one each.
+# All congestion controls share two files, which are told the name, and all schedulers one; controls whose growth is a part of
+# CUBIC's, one for each number of eighths at least, share one more. Other files are one each.
 HARNESSES := $(addprefix fuzz/, \
 	$(patsubst bpf/cc/%.bpf.c,cc-%,$(wildcard bpf/cc/*.bpf.c)) \
 	$(patsubst bpf/cc/%.bpf.c,live-%,$(wildcard bpf/cc/*.bpf.c)) \
 	$(patsubst bpf/sched/%.bpf.c,sched-%,$(wildcard bpf/sched/*.bpf.c)) \
-	$(addprefix part-,dts dtsx ewtcp wvegas) \
+	$(addprefix part-,dts dtsx ewtcp lia wvegas) \
 	$(patsubst test/fuzz/%.c,%,$(filter-out $(addprefix test/fuzz/,eval.c live.c part.c sched.c),$(wildcard test/fuzz/*.c))))
 
 # Each FuzzX of a package is one target too: fuzz/go/FOLDER/FuzzX. make unit runs it on the inputs in the tree.

@@ -187,7 +187,7 @@ func TestEveryTunableIsTested(t *testing.T) {
 	ofSockets := []string{
 		"compete",    // what it has seen of its queue: test/fuzz/wvegas_rounds.c
 		"couple",     // which siblings it is in a group with: test/fuzz/eval.c has the groups, test/e2e the verdicts
-		"growth",     // what the rule divides, in time: test/fuzz/growth.c
+		"growth",     // what the rule divides, in time: test/fuzz/part.c
 		"plain",      // who controls it: test/fuzz/live.c
 		"response",   // what it has seen of its path's queue: test/fuzz/queue.c
 		"slow_start", // test/fuzz/slow_start.c

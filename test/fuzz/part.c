@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * growth.c's part of CUBIC for a control (-DALGORITHM=dts) with another number of eighths (window.h): coupled subflows whose
- * windows and RTTs stay as they are grow, from a loss on, along CUBIC's course over the part of the time that the rule's step
- * is of Reno's, 1 / w, times 16/8 for DTS, extended DTS and EWTCP and 8/8 for wVegas; all of it at most.
+ * A part of CUBIC (window.h), of a control (-DALGORITHM=lia): coupled subflows whose windows and RTTs stay as they are grow,
+ * from a loss on, along CUBIC's course over the part of the time that the rule's step is of Reno's, 1 / w, times 11/8 for
+ * LIA, 16/8 for DTS, extended DTS and EWTCP and 8/8 for wVegas; all of the time at most. A loss, half for these rules as for
+ * Reno, is CUBIC's. With growth=reno the rule's step and half of the window hold.
  */
 #include "native.h"
 
@@ -50,6 +51,12 @@ static bool queues(__u32 i)
 	return rtt_s(i) - base_s(i) > 0.005;
 }
 
+/* By so many eighths of the rule's part a subflow grows. */
+static int eighths(void)
+{
+	return is("lia") ? 11 : is("wvegas") ? 8 : 16;
+}
+
 /* What the rule adds to the first of n subflows, over Reno's 1 / w. */
 static double rule_over_reno(__u32 n)
 {
@@ -66,10 +73,9 @@ static double rule_over_reno(__u32 n)
 	}
 	if (is("ewtcp"))
 		return 1. / (n * n);
-	if (is("wvegas")) {
-		adds = fastest / sum / sum * w;
-		return adds < 1 ? adds : 1;
-	}
+	/* RFC 6356: alpha / W, at most 1 / w. wVegas grows so while it competes. */
+	if (is("lia") || is("wvegas"))
+		return smaller(fastest / sum / sum * w, 1);
 	adds = eps(0) / largest * w / rtt / rtt / sum / sum * w;
 	/* Without prices only a queue costs: half of the increase, unless all subflows have one. */
 	if (is("dtsx") && queues(0) && with_queue < n)
@@ -102,39 +108,65 @@ static void set_path(struct tcp_sock *s, __u32 cwnd, __u32 base_us, __u32 queue_
 	s->rack.rtt_us = base_us + queue_us;
 }
 
+/* A step is rounded to 2^-29 packets, and wrong besides by a part. */
+static void require_near(double want, double wrong, const char *what)
+{
+	double step = __builtin_ldexp(flow_of(tp)->step_q29, -29);
+
+	require(__builtin_fabs(step - want) <= wrong * want + 0x1p-29, "%s: %g a segment, want %g",
+		what, step, want);
+}
+
+static void require_left(double want, const char *what)
+{
+	__u32 left = CALL(mpcc_ssthresh, ARG(tp));
+
+	/* Rounded down, after the rule's half was rounded down too. */
+	require(left <= want && left > want - 1.4, "%s: %u packets left, want %g", what, left,
+		want);
+}
+
 /* Follows the course for 100 decisions; returns how many of them told of the part. */
 static int follow(__u32 n)
 {
-	double part = rule_over_reno(n) * (is("wvegas") ? 8 : 16) / 8, t = 0;
+	double part = smaller(rule_over_reno(n) * eighths() / 8, 1), t = 0;
 	__u32 w = tp->snd_cwnd, told = 0;
 
-	if (part > 1)
-		part = 1;
 	/* The plateau is the present window. */
 	flow_of(tp)->last_max = w;
 	for (int i = 0; i < 100; i++) {
 		double above = C * (t + base_s(0)) * (t + base_s(0)) * (t + base_s(0));
-		double step, wrong;
 
 		/* RFC 9438, section 4.3: the part of what Reno has by now, 8/15 of a packet for each window. */
-		if (above < 8 / 15. * part * i)
-			above = 8 / 15. * part * i;
+		above = larger(above, 8 / 15. * part * i);
 		CALL(mpcc_cong_avoid, ARG(tp), 0, w);
 		require(flow_of(tp)->decided_us == (__u32)tp->tcp_mstamp, "no decision");
 		tp->snd_cwnd = w;
-		step = __builtin_ldexp(flow_of(tp)->step_q29, -29);
+		/* Where the course is not above the window: the kernel CUBIC's least growth. */
+		if (above < 0.9)
+			require_near(1. / (100 * w), 0, "on the plateau");
 		/* In whole packets, and in whole segments for each of them. */
-		wrong = 1 / above + above / w + 0.01;
 		if (above > 20 && above < w / 20.) {
-			require(step > above / w * (1 - wrong) && step < above / w * (1 + wrong),
-				"part %g, after %g s: %g a segment, want %g", part, t, step,
-				above / w);
+			require_near(above / w, 1 / above + above / w + 0.01, "above it");
 			told++;
 		}
 		tp->tcp_mstamp += 4 * (tp->srtt_us >> 3);
 		t += part * 4 * rtt_s(0);
 	}
 	return told;
+}
+
+static void check_losses(__u32 n)
+{
+	__u32 w = tp->snd_cwnd;
+
+	require_left(w * 717. / 1024, "CUBIC's loss");
+	growth = GROWTH_RENO;
+	require_left(w / 2., "growth=reno");
+	CALL(mpcc_cong_avoid, ARG(tp), 0, 1);
+	tp->snd_cwnd = w;
+	/* The table of eps is wrong by 2e-4 on both sides of a ratio (epsilon.h). */
+	require_near(rule_over_reno(n) / w, 4e-4, "growth=reno");
 }
 
 int LLVMFuzzerInitialize(int *argc, char ***argv)
@@ -165,5 +197,6 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
 			 draw_number(&in, 16) % base_us);
 	}
 	follow(n);
+	check_losses(n);
 	return 0;
 }

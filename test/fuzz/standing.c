@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * When a decision takes a look at the siblings, if the subflow is coupled with one, and for how long a decision stands
+ * (window.h):
+ *   coupled  an RTT, at least 100 us
+ *   alone    without siblings or beside siblings, a quarter of an RTT, at most 1/32 s and at least a tick; once the window
+ *            has moved a tick
+ */
+#include "native.h"
+
+#include "cc/lia.bpf.c"
+
+#include "connection.h"
+
+static struct connection connection;
+static struct tcp_sock *const tp = &connection.subflows[0];
+
+static void begin(__u32 n)
+{
+	join(&connection, n, &lia);
+	growth = GROWTH_CUBIC;
+	for (__u32 i = 0; i < n; i++) {
+		connection.subflows[i].snd_ssthresh = 2;
+		connection.subflows[i].packets_out = 1;
+		connection.subflows[i].tcp_mstamp = 1000000;
+	}
+}
+
+static void set_rtt(struct tcp_sock *s, __u32 rtt_us)
+{
+	s->srtt_us = rtt_us << 3;
+	s->rtt_min.s[0].v = rtt_us;
+	s->rack.rtt_us = rtt_us;
+}
+
+static bool decides_after(__u32 us)
+{
+	tp->tcp_mstamp += us;
+	CALL(mpcc_cong_avoid, ARG(tp), 0, 1);
+	return flow_of(tp)->decided_us == (__u32)tp->tcp_mstamp;
+}
+
+/* For how long a decision stands at an RTT, and once the window has moved. */
+struct standing {
+	__u32 rtt_us, for_us, moved_us;
+};
+
+/* Of n subflows with windows of 100 packets, at whose plateau a segment adds at most 1/10000 of a packet. */
+static void require_standing(__u32 n, __u32 together, const struct standing *want)
+{
+	for (int moves = 0; moves < 2; moves++) {
+		__u32 for_us = moves ? want->moved_us : want->for_us;
+
+		begin(n);
+		for (__u32 k = 0; k < n; k++) {
+			flow_of(&connection.subflows[k])->together = together;
+			flow_of(&connection.subflows[k])->last_max = 100;
+			connection.subflows[k].snd_cwnd = 100;
+			set_rtt(&connection.subflows[k], want->rtt_us);
+		}
+		require(decides_after(0), "no decision");
+		require(flow_of(tp)->looked == !!together, "together %x: looked %u", together,
+			flow_of(tp)->looked);
+		if (moves)
+			CALL(mpcc_cong_avoid, ARG(tp), 0, 65535);
+		require(tp->snd_cwnd > 100 == moves, "cwnd %u", tp->snd_cwnd);
+		require(!decides_after(for_us - 1) && decides_after(1),
+			"%u subflows, together %x, RTT %u us, cwnd %u: a decision does not stand for %u us",
+			n, together, want->rtt_us, tp->snd_cwnd, for_us);
+	}
+}
+
+int LLVMFuzzerInitialize(int *argc, char ***argv)
+{
+	static const struct standing coupled[] = {
+		{ 50, 100, 100 }, { 200, 200, 200 }, { 1000, 1000, 1000 }, { 40000, 40000, 40000 }
+	};
+	static const struct standing uncoupled[] = { { 50, 1024, 1024 },
+						     { 2000, 1024, 1024 },
+						     { 40000, 10000, 1024 },
+						     { 200000, 31250, 1024 } };
+
+	for (__u32 i = 0; i < sizeof(coupled) / sizeof(*coupled); i++)
+		require_standing(2, MPCC_ALL_TOGETHER, &coupled[i]);
+	for (__u32 i = 0; i < sizeof(uncoupled) / sizeof(*uncoupled); i++)
+		for (__u32 n = 1; n <= 2; n++)
+			require_standing(n, 0, &uncoupled[i]);
+	return 0;
+}
+
+/* Any RTT. */
+int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
+{
+	struct input in = { bytes, size };
+	__u32 n = 1 + draw_byte(&in) % 3, rtt_us = 1 + draw_number(&in, 18);
+	struct standing want = { rtt_us, larger(rtt_us, 100), larger(rtt_us, 100) };
+
+	if (n > 1 && draw_byte(&in) % 2) {
+		require_standing(n, MPCC_ALL_TOGETHER, &want);
+		return 0;
+	}
+	want.for_us = larger(smaller(rtt_us / 4, 31250), 1024);
+	want.moved_us = 1024;
+	require_standing(n, 0, &want);
+	return 0;
+}
