@@ -20,22 +20,32 @@ var nativeFunctions = []string{
 	"mptcp_subflow_active", "mptcp_subflow_set_scheduled", "bpf_rdonly_cast",
 }
 
-func TestNativeFunctions(t *testing.T) {
-	objects, err := files.ReadDir(".")
+// objects are the embedded objects, by name, without .o.
+func objects(t *testing.T) map[string]*bytes.Reader {
+	t.Helper()
+	entries, err := files.ReadDir(".")
 	if err != nil {
 		t.Fatal(err)
 	}
-	checked := 0
-	for _, o := range objects {
-		if !strings.HasSuffix(o.Name(), string(Native)+".o") {
-			continue
-		}
-		checked++
-		text, err := files.ReadFile(o.Name())
+	all := map[string]*bytes.Reader{}
+	for _, e := range entries {
+		text, err := files.ReadFile(e.Name())
 		if err != nil {
 			t.Fatal(err)
 		}
-		object, err := elf.NewFile(bytes.NewReader(text))
+		all[strings.TrimSuffix(e.Name(), ".o")] = bytes.NewReader(text)
+	}
+	return all
+}
+
+func TestNativeFunctions(t *testing.T) {
+	checked := 0
+	for name, text := range objects(t) {
+		if !strings.HasSuffix(name, string(Native)) {
+			continue
+		}
+		checked++
+		object, err := elf.NewFile(text)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -46,7 +56,7 @@ func TestNativeFunctions(t *testing.T) {
 		for _, s := range symbols {
 			needed := s.Section == elf.SHN_UNDEF && elf.ST_BIND(s.Info) != elf.STB_WEAK
 			if needed && !slices.Contains(nativeFunctions, s.Name) {
-				t.Errorf("%s does not load without %s", o.Name(), s.Name)
+				t.Errorf("%s does not load without %s", name, s.Name)
 			}
 		}
 	}
@@ -59,18 +69,9 @@ func TestNativeFunctions(t *testing.T) {
 // docs/security.md says which objects load all the same.
 func TestLockdown(t *testing.T) {
 	refused := map[string]bool{"cc": true, "sched-prefer": true, "sched-prefer-native": true}
-	objects, err := files.ReadDir(".")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, o := range objects {
-		name := strings.TrimSuffix(o.Name(), ".o")
+	for name, text := range objects(t) {
 		kind, _, _ := strings.Cut(name, "-")
-		text, err := files.ReadFile(o.Name())
-		if err != nil {
-			t.Fatal(err)
-		}
-		spec, err := ebpf.LoadCollectionSpecFromReader(bytes.NewReader(text))
+		spec, err := ebpf.LoadCollectionSpecFromReader(text)
 		if err != nil {
 			t.Fatal(err)
 		}
