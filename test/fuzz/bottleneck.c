@@ -5,7 +5,7 @@
  *   none comes of fewer intervals than a scale needs
  *   the same queue on both is found to be shared, two unrelated ones to be apart
  *   "shared" becomes undecided when the evidence ends
- * and the sums at every scale, of both subflows' means one by one
+ * and the sums at every scale, of both subflows' means one by one, and the evidence of these sums in floating point
  */
 #include "native.h"
 
@@ -106,16 +106,58 @@ static void check_scales(const struct mpcc_delays *own, int scale, int end, stru
 	}
 }
 
-/* The sums that a comparison of i's delays with k's leaves in i's record. */
+/*
+ * The evidence of the sums in a record, by the formulas of bottleneck.h, and how far that header may be from these: it has alike
+ * and f in whole 256ths, n and the mean square in whole numbers.
+ */
+static void check_evidence(const struct mpcc_delays *own, __u32 finest, __s32 got_q8)
+{
+	double evidence = 0, wrong = 0, noise = 0;
+	int heard = 0;
+
+	for (__u32 j = finest; j < MPCC_SCALES; j++) {
+		const struct mpcc_scale *s = &own->scales[j];
+		double mean, n, alike, f, f_wrong, found;
+
+		if (s->count < 4 || s->power < s->count || (!heard && has_gaps(own, j)))
+			continue;
+		heard++;
+		mean = (double)s->power / s->count;
+		n = (double)s->sum * s->sum / (2. * s->power);
+		alike = 1 - (double)s->difference / s->power;
+		/* Of the noise tell the finest scale and, if it is of intervals, the next. */
+		if (heard == 1 || (heard == 2 && j < 3)) {
+			noise = larger(noise, mean * (1 << j));
+			if (heard == 2 || alike < 0.5 - 1 / 256.)
+				continue;
+			evidence = n * 0.84 * larger(0, alike - 0.5);
+			wrong = n / 256 + 1;
+			continue;
+		}
+		f = larger(0, 0.84 * (1 - noise / (mean * (1 << j))));
+		f_wrong = 1 / 256. + 2 / mean;
+		found = n * f * (alike - 5 * f / 8);
+		/* Only evidence for one queue, after evidence for two, is halved. */
+		if (found > 0 && evidence < 0 && -evidence <= wrong)
+			return;
+		evidence += evidence < 0 && found > 0 ? found / 2 : found;
+		wrong += n * (__builtin_fabs(alike - 5 * f / 4) + f_wrong) * f_wrong +
+			 n * (f + f_wrong) * 2 / 256 + 1;
+	}
+	require(__builtin_fabs(got_q8 / 256. - evidence) <= wrong,
+		"evidence %g, want %g to within %g", got_q8 / 256., evidence, wrong);
+}
+
+/* The sums, and their evidence, that a comparison of i's delays with k's leaves in i's record. */
 static void check_sums(int i, int k, __s32 lag)
 {
 	const struct mpcc_delays *own = &records[i], *sibling = &records[k];
 	__s64 period = own->newest >> MPCC_PERIOD_SHIFT, period_lag = (lag + 4) >> 3;
 	__s64 sibling_period = sibling->newest >> MPCC_PERIOD_SHIFT;
 	struct means m[MPCC_INTERVALS];
+	__s32 evidence = compare_delays(&records[i], &records[k], lag);
 	int n = 0;
 
-	compare_delays(&records[i], &records[k], lag);
 	for (__s64 at = own->newest; at >= oldest_interval(own) && n < MPCC_INTERVALS; at--)
 		if (at + lag <= (__s64)sibling->newest && at + lag >= oldest_interval(sibling))
 			m[n++] = (struct means){ own->rtt[at % MPCC_INTERVALS] * 8,
@@ -130,6 +172,7 @@ static void check_sums(int i, int k, __s32 lag)
 				sibling->period_rtt[(at + period_lag) % MPCC_PERIODS] * 8
 			};
 	check_scales(own, MPCC_INTERVAL_SCALES, MPCC_SCALES, m, n);
+	check_evidence(own, finest_scale(own, sibling), evidence);
 }
 
 static __u32 judge(int i, int k)
@@ -350,14 +393,35 @@ static void check_pace(void)
 	check_pace_of(8, 7, 3);
 }
 
-/* Records of all lengths, with many gaps, with few and with none. */
+/* Two queues that change at random, at each interval. */
+#define CHECKED_INTERVALS 1430
+static __u32 queues[2][CHECKED_INTERVALS];
+
+static void change_queues(__u64 *seed, __u32 size)
+{
+	for (int q = 0; q < 2; q++)
+		for (int t = 0; t < CHECKED_INTERVALS; t++) {
+			__u32 before = t ? queues[q][t - 1] : 0;
+
+			queues[q][t] = before < size / 2 && random_of(seed, 64) ?
+					       before + random_of(seed, size / 32 + 1) :
+					       before / 2;
+		}
+}
+
+/*
+ * Records of all lengths, with many gaps, with few and with none; of numbers at random, and of two queues or of one, each with
+ * noise.
+ */
 static void check_compared(void)
 {
 	__u64 seed = 1;
 
 	for (int n = 0; n < 2000; n++) {
-		__u32 gap = n % 4, size = 1 + random_of(&seed, 65535);
+		__u32 gap = n % 4, behind = n / 4 % 3, size = 1 + random_of(&seed, 65535);
+		__u32 noise = behind ? 1 + size / 64 : size;
 
+		change_queues(&seed, size);
 		start();
 		for (int i = 0; i < 2; i++) {
 			struct mpcc_delays *d = &records[i];
@@ -365,12 +429,13 @@ static void check_compared(void)
 			d->first = 1000 + random_of(&seed, 30);
 			d->newest = d->first + random_of(&seed, 1400);
 			for (__u64 at = d->first; at <= d->newest; at++) {
-				__u16 mean = 1 + random_of(&seed, size);
+				__u32 queue = behind ? queues[behind == 2 ? i : 0][at - 1000] : 0;
+				__u16 mean = 1 + queue + random_of(&seed, noise);
 
 				d->rtt[at % MPCC_INTERVALS] = gap && !random_of(&seed, gap * gap) ?
 								      0 :
 								      mean;
-				mean = 1 + random_of(&seed, size);
+				mean = 1 + queue + random_of(&seed, noise);
 				d->period_rtt[at / 8 % MPCC_PERIODS] =
 					gap && !random_of(&seed, gap * gap) ? 0 : mean;
 			}
