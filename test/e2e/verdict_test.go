@@ -5,14 +5,21 @@
 package e2e
 
 import (
+	"encoding/binary"
 	"flag"
 	"fmt"
 	"math"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/btf"
 
 	"github.com/mpcc/mpcc/bpf/obj"
 	"github.com/mpcc/mpcc/internal/experiment/lab"
@@ -30,9 +37,8 @@ var allConditions = flag.Bool("verdicts", false, "TestOwnTimeVerdicts: try all c
 //
 //	client ═ queues ═ router ── server
 //
-// What guesses by addresses until it knows better guesses wrong: subflows that are apart have a remote address in
-// common, and of two that share a queue each has interfaces and addresses of its own. (Of more that share one, all
-// have the same remote address.)
+// Each subflow has an interface of its own, so that without a verdict none is coupled: where a queue is shared no verdict is
+// no right one.
 type condition struct {
 	rate   float64 // of each queue, Mbit/s
 	rtts   []int   // ms, without queues
@@ -366,36 +372,168 @@ func TestOwnTimeVerdicts(t *testing.T) {
 // say prints a line of a table.
 func say(format string, args ...any) { fmt.Fprintf(os.Stdout, format+"\n", args...) }
 
-// verdictTable prints what comes of many conditions, 30 s each, and what the errors cost.
-func verdictTable(t *testing.T) {
-	say("| condition | 2 s | 5 s | 10 s | 20 s | from 10 s on | last subflow right, s | Mbit/s |\n|---|---|---|---|---|---|---|---|")
-	var all, count [2]float64
-	for _, batch := range conditionTable {
-		t.Run("conditions", func(t *testing.T) {
-			for _, n := range watch(t, batch, 30*time.Second) {
-				row := fmt.Sprintf("| %v |", n)
-				for _, at := range []time.Duration{2, 5, 10, 20} {
-					row += fmt.Sprintf(" %.0f |", 100*n.right((at-1)*time.Second, (at+1)*time.Second))
-				}
-				late := n.right(10*time.Second, math.MaxInt64)
-				first := "never"
-				if at := n.decided(); at < math.MaxInt64 {
-					first = fmt.Sprintf("%.1f", at.Seconds())
-				}
-				say("%s %.0f | %s | %.1f |", row, 100*late, first, mbits(n.pair, 0, n.start))
-				kind := min(n.queues-1, 1)
-				all[kind] += late
-				count[kind]++
-			}
-		})
+// tally is what was seen of a connection in a condition.
+type tally struct {
+	name, early string        // the condition, and the columns of 2 to 20 s
+	shared      bool          // one queue
+	late        float64       // share of right looks from 10 s on
+	decided     time.Duration // when the last subflow was first right
+	mbits       float64
+}
+
+func tallies(nets []*judged) (all []tally) {
+	for _, n := range nets {
+		o := tally{
+			name: n.String(), shared: n.queues == 1,
+			late: n.right(10*time.Second, math.MaxInt64), decided: n.decided(), mbits: mbits(n.pair, 0, n.start),
+		}
+		for _, at := range []time.Duration{2, 5, 10, 20} {
+			o.early += fmt.Sprintf(" %.0f |", 100*n.right((at-1)*time.Second, (at+1)*time.Second))
+		}
+		all = append(all, o)
 	}
-	say("\nright from 10 s on: %.1f %% of the looks where one queue is shared, %.1f %% elsewhere\n",
-		100*all[0]/count[0], 100*all[1]/count[1])
+	return all
+}
+
+// seconds is a time in a table.
+func seconds(d time.Duration) string {
+	if d == math.MaxInt64 {
+		return "never"
+	}
+	return fmt.Sprintf("%.1f", d.Seconds())
+}
+
+// sum says in how many of the looks from 10 s on connections were right, and the median of the times until they were.
+func sum(all []tally, shared bool) string {
+	var late float64
+	var decided []time.Duration
+	for _, o := range all {
+		if o.shared == shared {
+			late += o.late
+			decided = append(decided, o.decided)
+		}
+	}
+	slices.Sort(decided)
+	return fmt.Sprintf("%.1f %% of the looks right from 10 s on, last subflow right after %s s (median)",
+		100*late/float64(len(decided)), seconds(decided[len(decided)/2]))
+}
+
+// verdictTable prints what comes of many conditions, 30 s each without pauses of the CPU and 30 s with, and what the errors
+// cost.
+func verdictTable(t *testing.T) {
+	pauser := newPauser(t)
+	say("| condition | 2 s | 5 s | 10 s | 20 s | from 10 s on | with pauses | last subflow right, s | with pauses | Mbit/s |\n" +
+		"|---|---|---|---|---|---|---|---|---|---|")
+	var calm, paused []tally
+	for _, batch := range conditionTable {
+		t.Run("conditions", func(t *testing.T) { calm = append(calm, tallies(watch(t, batch, 30*time.Second))...) })
+		t.Run("pauses", func(t *testing.T) {
+			defer pauseCPU(t, pauser)()
+			paused = append(paused, tallies(watch(t, batch, 30*time.Second))...)
+		})
+		if t.Failed() {
+			return
+		}
+		for i := len(calm) - len(batch); i < len(calm); i++ {
+			a, b := calm[i], paused[i]
+			say("| %s |%s %.0f | %.0f | %s | %s | %.1f |", a.name, a.early, 100*a.late, 100*b.late, seconds(a.decided),
+				seconds(b.decided), a.mbits)
+		}
+	}
+	say("")
+	for _, s := range []struct {
+		name string
+		all  []tally
+	}{{"without pauses", calm}, {"with pauses", paused}} {
+		say("%s, where one queue is shared: %s", s.name, sum(s.all, true))
+		say("%s, elsewhere: %s", s.name, sum(s.all, false))
+	}
+	say("")
 
 	say("| condition | control | couple | Mbit/s | of cubic's | of the rival's |\n|---|---|---|---|---|---|")
 	loaded := map[string]bool{"dwc": true, "cubic": true}
 	for _, batch := range priceTable {
 		t.Run("prices", func(t *testing.T) { prices(t, batch, loaded) })
+	}
+}
+
+// pausesPerSecond is how often the CPU pauses, for 1 to 20 ms each time.
+const pausesPerSecond = 4
+
+// newPauser loads a BPF program that runs for as many nanoseconds as the first eight bytes of its packet say. The kernel runs
+// programs of packets with softirqs off, so that no packet comes or goes on the VM's only CPU meanwhile, and no other process
+// runs.
+func newPauser(t *testing.T) *ebpf.Program {
+	t.Helper()
+	number := &btf.Int{Name: "int", Size: 4, Encoding: btf.Signed}
+	pointer := &btf.Pointer{Target: &btf.Void{}}
+	main := &btf.Func{Name: "pause", Linkage: btf.GlobalFunc, Type: &btf.FuncProto{
+		Return: number, Params: []btf.FuncParam{{Name: "packet", Type: pointer}},
+	}}
+	// The verifier takes nothing but a static function of known type for a loop's body.
+	body := &btf.Func{Name: "is_over", Linkage: btf.StaticFunc, Type: &btf.FuncProto{
+		Return: number, Params: []btf.FuncParam{{Name: "turn", Type: number}, {Name: "end", Type: pointer}},
+	}}
+	loadBody := asm.Instruction{OpCode: asm.LoadImmOp(asm.DWord), Dst: asm.R2, Src: asm.PseudoFunc, Constant: -1}
+	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.XDP, License: "Dual BSD/GPL", Instructions: asm.Instructions{
+		btf.WithFuncMetadata(asm.LoadMem(asm.R6, asm.R1, 0, asm.Word).WithSymbol(main.Name), main), // xdp_md.data
+		asm.LoadMem(asm.R7, asm.R1, 4, asm.Word),                                                   // xdp_md.data_end
+		asm.Mov.Reg(asm.R2, asm.R6),
+		asm.Add.Imm(asm.R2, 8),
+		asm.JGT.Reg(asm.R2, asm.R7, "done"),
+		asm.LoadMem(asm.R8, asm.R6, 0, asm.DWord),
+		asm.FnKtimeGetNs.Call(),
+		asm.Add.Reg(asm.R0, asm.R8),
+		asm.StoreMem(asm.RFP, -8, asm.R0, asm.DWord),
+		asm.Mov.Imm(asm.R1, 1<<23), // the most turns that the kernel allows
+		loadBody.WithReference(body.Name),
+		asm.Mov.Reg(asm.R3, asm.RFP),
+		asm.Add.Imm(asm.R3, -8),
+		asm.Mov.Imm(asm.R4, 0),
+		asm.FnLoop.Call(),
+		asm.Mov.Imm(asm.R0, 2).WithSymbol("done"), // XDP_PASS
+		asm.Return(),
+		btf.WithFuncMetadata(asm.LoadMem(asm.R6, asm.R2, 0, asm.DWord).WithSymbol(body.Name), body),
+		asm.FnKtimeGetNs.Call(),
+		asm.JGE.Reg(asm.R0, asm.R6, "over"),
+		asm.Mov.Imm(asm.R0, 0),
+		asm.Return(),
+		asm.Mov.Imm(asm.R0, 1).WithSymbol("over"), // ends the loop
+		asm.Return(),
+	}})
+	if err != nil {
+		t.Fatalf("the program that takes the CPU: %+v", err)
+	}
+	t.Cleanup(func() { p.Close() })
+	return p
+}
+
+// pauseCPU has the CPU pause until stop, which tells how often it did. Each run pauses at the same times for as long.
+func pauseCPU(t *testing.T, pauser *ebpf.Program) (stop func()) {
+	var count atomic.Int64
+	done, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		random := rand.New(rand.NewPCG(1, 2))
+		packet := make([]byte, 64)
+		for {
+			select {
+			case <-done:
+				return
+			case <-time.After(time.Duration(random.Int64N(2 * int64(time.Second) / pausesPerSecond))):
+			}
+			binary.NativeEndian.PutUint64(packet, uint64(time.Millisecond)+random.Uint64N(uint64(19*time.Millisecond)))
+			if _, err := pauser.Run(&ebpf.RunOptions{Data: packet}); err != nil {
+				t.Errorf("a pause of the CPU: %v", err)
+				return
+			}
+			count.Add(1)
+		}
+	}()
+	return func() {
+		close(done)
+		<-ended
+		t.Logf("%d pauses", count.Load())
 	}
 }
 
