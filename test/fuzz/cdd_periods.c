@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
  * CDD's cuts over any sequence of ACKs: at most one a period, only of the slowest subflow and only while
- * it has a queue, never below 2 packets, and not during a timeout's recovery; and theta after each, in floating point.
+ * it has a queue, whether it is coupled or not, never below 2 packets, and not during a timeout's recovery; and theta after
+ * each, in floating point.
  */
 #include "native.h"
 
@@ -72,6 +73,12 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 		require_window(slow, windows[i], windows[i]);
 		require_window(fast, 20, 64);
 	}
+
+	/* The peer's buffer is one for all subflows, coupled or not. */
+	start();
+	flow_of(slow)->together = 0;
+	ack(slow, 1);
+	require_window(slow, 20, 20);
 
 	/* Without a queue nothing is cut: the path is just long. */
 	start();

@@ -299,7 +299,10 @@ static void check_walk(struct input *in)
 	}
 }
 
-/* A subflow in a group by itself decides as the only one of a connection, but for the part that a shift leaves it. */
+/*
+ * A subflow alone at its bottleneck decides as an only subflow, but for the hook shift: beside a subflow with a shorter queue
+ * and cheaper bits, a subflow with that hook grows by less.
+ */
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
 	for (alone = RULE_CUBIC; alone <= RULE_COUPLED; alone++) {
@@ -309,8 +312,9 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 		for (__u32 i = 0; i < 2; i++)
 			eval.paths[i] = (struct mpcc_path){
 				.cwnd = 40 + i,
-				.srtt_us8 = 50000 << 3,
+				.srtt_us8 = (i ? 50000 : 80000) << 3,
 				.base_rtt_us = 40000,
+				.price_pj = i ? 100 : 200,
 				.group = i,
 			};
 		eval.count = 1;
@@ -322,6 +326,11 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 		check_decisions();
 		if (!cc_hooks.shift || alone == RULE_COUPLED)
 			require_alike(&eval.decisions[0], &only, 0);
+		else
+			require(value_of(eval.decisions[0].increase.up) <
+					0.9 * value_of(only.increase.up),
+				"up %g, alone %g", value_of(eval.decisions[0].increase.up),
+				value_of(only.increase.up));
 	}
 	return 0;
 }
