@@ -107,8 +107,8 @@ static void check_scales(const struct mpcc_delays *own, int scale, int end, stru
 }
 
 /*
- * The evidence of the sums in a record, by the formulas of bottleneck.h, and how far that header may be from these: it has alike
- * and f in whole 256ths, n and the mean square in whole numbers.
+ * The evidence of the sums in a record, by the formulas of bottleneck.h, and how far the header's evidence may be from the
+ * formulas': the header has alike and f in whole 256ths, n and the mean square in whole numbers.
  */
 static void check_evidence(const struct mpcc_delays *own, __u32 finest, __s32 got_q8)
 {
@@ -410,8 +410,8 @@ static void change_queues(__u64 *seed, __u32 size)
 }
 
 /*
- * Records of all lengths, with many gaps, with few and with none; of numbers at random, and of two queues or of one, each with
- * noise.
+ * Records of all lengths, with many gaps, with few and with none; of numbers at random, and of two queues or of one, each
+ * with noise.
  */
 static void check_compared(void)
 {

@@ -185,8 +185,8 @@ static __always_inline struct cc_sum *sum_of(struct cc_view *v)
 }
 
 /*
- * Counts a usable path, if the path is a backup or is none, as asked for, and adds a path of self's group, or any path, to the
- * sums. False: the path does not count.
+ * Counts a usable path, if the path is a backup or is none, as asked for, and adds a path of self's group, or any path, to
+ * the sums. False: the path does not count.
  */
 static __always_inline bool count_path(struct cc_view *v, const struct mpcc_path *p, __u32 backups,
 				       __u32 all)

@@ -250,9 +250,10 @@ static __always_inline void void_decision(struct mpcc_flow *flow)
 /* A decision that reads the siblings, or by Reno, stands at least so long. */
 #define MPCC_DECISION_MIN_US 100
 /*
- * A decision on CUBIC's course that reads no siblings stands for MPCC_CUBIC_US where the window has moved since: a decision at
- * the first of many ACKs that come together would else hold for all of them, and carry the window past the course. Where the
- * window has not moved, a decision stands for a quarter of an RTT, and like the kernel's no longer than MPCC_CUBIC_MOST_US.
+ * A decision on CUBIC's course that reads no siblings stands for MPCC_CUBIC_US where the window has moved since: a decision
+ * at the first of many ACKs that come together would else hold for all of them, and carry the window past the course. Where
+ * the window has not moved, a decision stands for a quarter of an RTT, and like the kernel's no longer than
+ * MPCC_CUBIC_MOST_US.
  */
 #define MPCC_CUBIC_US 1024
 #define MPCC_CUBIC_MOST_US 31250
@@ -301,8 +302,8 @@ static __always_inline void track_rtt(const struct tcp_sock *tp, struct mpcc_flo
 }
 
 /*
- * Whether a decision reads the siblings. A subflow that is coupled with no sibling is uncoupled whatever the siblings do, and
- * only the hook shift compares that subflow with the siblings. The algorithm's rule takes sums even for an only subflow.
+ * Whether a decision reads the siblings. A subflow that is coupled with no sibling is uncoupled whatever the siblings do,
+ * and only the hook shift compares that subflow with the siblings. The algorithm's rule takes sums even for an only subflow.
  */
 static __always_inline bool asks_siblings(const struct tcp_sock *tp, const struct mpcc_flow *flow)
 {
