@@ -127,14 +127,14 @@ static void check_evidence(const struct mpcc_delays *own, __u32 finest, __s32 go
 		alike = 1 - (double)s->difference / s->power;
 		/* Of the noise tell the finest scale and, if it is of intervals, the next. */
 		if (heard == 1 || (heard == 2 && j < 3)) {
-			noise = larger(noise, mean * (1 << j));
+			noise = __builtin_fmax(noise, mean * (1 << j));
 			if (heard == 2 || alike < 0.5 - 1 / 256.)
 				continue;
-			evidence = n * 0.84 * larger(0, alike - 0.5);
+			evidence = n * 0.84 * __builtin_fmax(0, alike - 0.5);
 			wrong = n / 256 + 1;
 			continue;
 		}
-		f = larger(0, 0.84 * (1 - noise / (mean * (1 << j))));
+		f = __builtin_fmax(0, 0.84 * (1 - noise / (mean * (1 << j))));
 		f_wrong = 1 / 256. + 2 / mean;
 		found = n * f * (alike - 5 * f / 8);
 		/* Only evidence for one queue, after evidence for two, is halved. */

@@ -90,14 +90,15 @@ static double part_of(struct tcp_sock *tp)
 	if (flow_of(tp)->uncoupled)
 		return value_of(part_of_growth(&v));
 	cc_hooks.step(&step, sum_of(&v), &v.self);
-	return smaller(1, larger(0, value_of(step.up) - value_of(step.down)) * v.self.cwnd *
-				  MPCC_PART_TIMES_Q3 / 8);
+	return __builtin_fmin(1, __builtin_fmax(0, value_of(step.up) - value_of(step.down)) *
+					 v.self.cwnd * MPCC_PART_TIMES_Q3 / 8);
 }
 
 /* What an acknowledged segment adds on the way to a window, as the kernel counts; at it, a hundredth of Reno's step. */
 static double step_towards(double target, double w)
 {
-	return target > w ? 1 / larger(2, __builtin_floor(w / (target - w))) : 1 / (100 * w);
+	return target > w ? 1 / __builtin_fmax(2, __builtin_floor(w / (target - w))) :
+			    1 / (100 * w);
 }
 
 /* What a decision on CUBIC's course gives an acknowledged segment at most; a packet is for rounding. */
@@ -112,7 +113,7 @@ static double step_on_course(__u32 i, struct tcp_sock *before, struct tcp_sock *
 	if (flow_of(before)->curve_subflows != 1 || !courses[i].begun) {
 		courses[i].begun = true;
 		courses[i].age_s = 0;
-		courses[i].origin = larger(flow->last_max, w);
+		courses[i].origin = __builtin_fmax(flow->last_max, w);
 		courses[i].k_s = __builtin_cbrt((courses[i].origin - w) / 0.4);
 		courses[i].friendly = w;
 	} else {
@@ -123,15 +124,16 @@ static double step_on_course(__u32 i, struct tcp_sock *before, struct tcp_sock *
 	courses[i].at_us = now_us;
 	/* K is cut to a tick. */
 	s = courses[i].age_s + min_rtt_of(tp) * 1e-6 - courses[i].k_s + 1024e-6;
-	return larger(larger(step_towards(courses[i].origin + 0.4 * s * s * s + 1, w),
-			     step_towards(courses[i].friendly + 1, w)),
-		      flow->last_max ? 0 : 1 / 20.);
+	return __builtin_fmax(
+		__builtin_fmax(step_towards(courses[i].origin + 0.4 * s * s * s + 1, w),
+			       step_towards(courses[i].friendly + 1, w)),
+		flow->last_max ? 0 : 1 / 20.);
 }
 
 /* alpha / w of queue.h at most: 10 packets an RTT, or what fills a sixteenth of a queue of 5/8 of the smallest RTT. */
 static double step_of_queue(double w)
 {
-	return response == RESPONSE_QUEUE ? smaller(10 / w, 5 / 13. / 16) : 0;
+	return response == RESPONSE_QUEUE ? __builtin_fmin(10 / w, 5 / 13. / 16) : 0;
 }
 
 /* What a decision, just made, gives an acknowledged segment at most. */
@@ -142,8 +144,8 @@ static double per_segment(__u32 i, struct tcp_sock *before, struct tcp_sock *tp)
 	double w = tp->snd_cwnd;
 
 	if (flow->uncoupled)
-		return larger(alone == RULE_CUBIC ? step_on_course(i, before, tp) : 1 / w,
-			      step_of_queue(w));
+		return __builtin_fmax(alone == RULE_CUBIC ? step_on_course(i, before, tp) : 1 / w,
+				      step_of_queue(w));
 	if (divides_cubic() && flow->curve_subflows)
 		return step_on_course(i, before, tp);
 	return most->up == HALF_WINDOW ? 0.5 : most->up / w;

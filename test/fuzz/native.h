@@ -177,16 +177,6 @@ static inline double value_of(struct mpcc_num x)
 	return __builtin_ldexp(x.m, x.e);
 }
 
-static inline double smaller(double a, double b)
-{
-	return a < b ? a : b;
-}
-
-static inline double larger(double a, double b)
-{
-	return a > b ? a : b;
-}
-
 /* The number is as fixed.h makes them, and of a size that a decision can come to. */
 static inline void require_normal(struct mpcc_num x, __u32 subflow)
 {

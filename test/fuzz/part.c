@@ -75,7 +75,7 @@ static double rule_over_reno(__u32 n)
 		return 1. / (n * n);
 	/* RFC 6356: alpha / W, at most 1 / w. wVegas grows so while it competes. */
 	if (is("lia") || is("wvegas"))
-		return smaller(fastest / sum / sum * w, 1);
+		return __builtin_fmin(fastest / sum / sum * w, 1);
 	adds = eps(0) / largest * w / rtt / rtt / sum / sum * w;
 	/* Without prices only a queue costs: half of the increase, unless all subflows have one. */
 	if (is("dtsx") && queues(0) && with_queue < n)
@@ -129,7 +129,7 @@ static void require_left(double want, const char *what)
 /* Follows the course for 100 decisions; returns how many of them told of the part. */
 static int follow(__u32 n)
 {
-	double part = smaller(rule_over_reno(n) * eighths() / 8, 1), t = 0;
+	double part = __builtin_fmin(rule_over_reno(n) * eighths() / 8, 1), t = 0;
 	__u32 w = tp->snd_cwnd, told = 0;
 
 	/* The plateau is the present window. */
@@ -138,7 +138,7 @@ static int follow(__u32 n)
 		double above = C * (t + base_s(0)) * (t + base_s(0)) * (t + base_s(0));
 
 		/* RFC 9438, section 4.3: the part of what Reno has by now, 8/15 of a packet for each window. */
-		above = larger(above, 8 / 15. * part * i);
+		above = __builtin_fmax(above, 8 / 15. * part * i);
 		CALL(mpcc_cong_avoid, ARG(tp), 0, w);
 		require(flow_of(tp)->decided_us == (__u32)tp->tcp_mstamp, "no decision");
 		tp->snd_cwnd = w;

@@ -59,27 +59,28 @@ static struct mpcc_queue *queue(void)
 /* An RTT in units, from 1 on. */
 static double units(__u32 us)
 {
-	return smaller(us / 64 + 1, 65535);
+	return __builtin_fmin(us / 64 + 1, 65535);
 }
 
 static bool is_known(__u32 base_us, double longest)
 {
-	return longest >= MS(smaller(larger(base_us / 8000., 4), 16));
+	return longest >= MS(__builtin_fmin(__builtin_fmax(base_us / 8000., 4), 16));
 }
 
 static double d_m(double base, double longest)
 {
-	return smaller(longest, __builtin_floor(0.625 * base));
+	return __builtin_fmin(longest, __builtin_floor(0.625 * base));
 }
 
 /* Packets in an RTT: 10 up to a hundredth of the longest queue, 0.3 at the longest, and 1 / alpha a line between. */
 static double alpha(double w, double base, double d, double longest)
 {
-	double most = smaller(10, w * longest / (base + longest) / 16);
+	double most = __builtin_fmin(10, w * longest / (base + longest) / 16);
 
 	if (100 * d <= longest || d <= MS(1))
 		return most;
-	return smaller(most, 1 / (1 / 10. + (1 / 0.3 - 1 / 10.) * (d / longest - 0.01) / 0.99));
+	return __builtin_fmin(most,
+			      1 / (1 / 10. + (1 / 0.3 - 1 / 10.) * (d / longest - 0.01) / 0.99));
 }
 
 /* The part of the window that a loss leaves at least. */
@@ -138,7 +139,8 @@ static void check_response(struct input *in)
 	if (!congestion && is_known(base_us, q->longest))
 		want = part_left(d, longest) * w;
 	else if (!congestion && !coupled && tp->rate_interval_us)
-		want = smaller(w, (double)tp->rate_delivered * base_us / tp->rate_interval_us);
+		want = __builtin_fmin(w,
+				      (double)tp->rate_delivered * base_us / tp->rate_interval_us);
 	floored = (__u64)w * 717 / 1024;
 	if (want < floored)
 		want = floored;
@@ -181,7 +183,7 @@ static void ack(__u64 after_us, __u32 rtt_us, bool in_loss)
 	if (!model.begun)
 		model.began_us = tp->tcp_mstamp;
 	model.begun = true;
-	require(queue()->peak == larger(before.peak, units(rtt_us)),
+	require(queue()->peak == __builtin_fmax(before.peak, units(rtt_us)),
 		"%g units, at most %u before, now %u", units(rtt_us), before.peak, queue()->peak);
 	/* After congestion a round lasts three RTTs. */
 	if (!before.lossy && before.delay && before.delay == before.longest)
@@ -199,10 +201,10 @@ static void ack(__u64 after_us, __u32 rtt_us, bool in_loss)
 	require(lasted_us + unsure_us > least_us, "a round ends after %llu us, RTT %u", lasted_us,
 		srtt_us);
 	rise = units(model.smallest_us) - units(tp->rtt_min.s[0].v);
-	scatter = larger(units(srtt_us) - units(model.smallest_us), 0);
-	d = larger(rise - scatter, 0);
+	scatter = __builtin_fmax(units(srtt_us) - units(model.smallest_us), 0);
+	d = __builtin_fmax(rise - scatter, 0);
 	require(queue()->delay == d, "%u units in a round, want %g", queue()->delay, d);
-	require(queue()->longest == larger(before.longest, d),
+	require(queue()->longest == __builtin_fmax(before.longest, d),
 		"%u units at most, before %u, now %g", queue()->longest, before.longest, d);
 	model.begun = false;
 }

@@ -93,13 +93,13 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
 {
 	struct input in = { bytes, size };
 	__u32 n = 1 + draw_byte(&in) % 3, rtt_us = 1 + draw_number(&in, 18);
-	struct standing want = { rtt_us, larger(rtt_us, 100), larger(rtt_us, 100) };
+	struct standing want = { rtt_us, __builtin_fmax(rtt_us, 100), __builtin_fmax(rtt_us, 100) };
 
 	if (n > 1 && draw_byte(&in) % 2) {
 		require_standing(n, MPCC_ALL_TOGETHER, &want);
 		return 0;
 	}
-	want.for_us = larger(smaller(rtt_us / 4, 31250), 1024);
+	want.for_us = __builtin_fmax(__builtin_fmin(rtt_us / 4, 31250), 1024);
 	want.moved_us = 1024;
 	require_standing(n, 0, &want);
 	return 0;

@@ -5,12 +5,7 @@
  */
 #include "native.h"
 
-/* It would put spaces into the path. */
-/* clang-format off */
-#define TEXT(x) #x
-#define SOURCE(name) TEXT(cc/name.bpf.c)
-/* clang-format on */
-#include SOURCE(ALGORITHM)
+#include SOURCE(cc, ALGORITHM)
 #include "connection.h"
 
 enum { BEGIN, CHANGE, CONG_AVOID, SSTHRESH, SET_STATE, CWND_EVENT, UNDO_CWND, RELEASE };

@@ -19,12 +19,7 @@ static long drop_element(const void *map, const void *key);
 static __u64 clock_ns(void);
 static __u64 clock_jiffies(void);
 
-/* It would put spaces into the path. */
-/* clang-format off */
-#define TEXT(x) #x
-#define SOURCE(name) TEXT(sched/name.bpf.c)
-/* clang-format on */
-#include SOURCE(ALGORITHM)
+#include SOURCE(sched, ALGORITHM)
 
 #define LANES 4
 
