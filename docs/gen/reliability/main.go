@@ -80,7 +80,9 @@ func reliability(w *strings.Builder, root string) error {
 			continue
 		}
 		if sweep, is := verified.Sweeps[name]; is {
-			parts[name].writeSweep(w, sweep)
+			if err := parts[name].writeSweep(w, root, sweep); err != nil {
+				return err
+			}
 		} else {
 			parts[name].writeRows(w)
 		}

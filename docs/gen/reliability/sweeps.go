@@ -4,19 +4,25 @@ package main
 
 import (
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 
+	"github.com/mpcc/mpcc/internal/experiment/scenario"
 	"github.com/mpcc/mpcc/test/verified"
 )
 
 // writeSweep writes two tables of ratios of goodputs. In networks whose paths share nothing, the user's goodput is divided by the
 // goodput in the column s.Apart. In networks with a shared line, the user's goodput and the goodput of the others on the line are
 // divided by those in the column s.Shared.
-func (p part) writeSweep(w *strings.Builder, s verified.Sweep) {
+func (p part) writeSweep(w *strings.Builder, root string, s verified.Sweep) error {
 	if len(p.table) == 0 {
 		w.WriteString("Not yet.\n\n")
-		return
+		return nil
+	}
+	capacities, err := capacities(root, s)
+	if err != nil {
+		return err
 	}
 	var apart, shared []string
 	for _, c := range p.cells {
@@ -28,13 +34,43 @@ func (p part) writeSweep(w *strings.Builder, s verified.Sweep) {
 			*networks = append(*networks, c.Row)
 		}
 	}
-	p.writeRatios(w, s, "nothing shared, own", s.Apart, apart, verified.GoodputOwn)
-	p.writeRatios(w, s, "shared, own : others'", s.Shared, shared, verified.GoodputOwn, verified.GoodputOthers)
+	p.writeRatios(w, s, "nothing shared, own", s.Apart, apart, capacities, verified.GoodputOwn)
+	p.writeRatios(w, s, "shared, own : others'", s.Shared, shared, nil, verified.GoodputOwn, verified.GoodputOthers)
 	var kernels, dates, commits []string
 	for _, r := range p.table {
 		kernels, dates, commits = append(kernels, r.Kernel), append(dates, r.Date), append(commits, r.Commit)
 	}
 	fmt.Fprintf(w, "%d of %d measured, %s, on Linux %s, at commit %s.\n\n", len(p.table), len(p.cells), span(dates), distinct(kernels), distinct(commits))
+	return nil
+}
+
+// capacities returns what the user's links carry together, in Mbit/s of content, in each network whose links do not change.
+func capacities(root string, s verified.Sweep) (map[string]float64, error) {
+	const content = 1420. / 1514 // of a full frame
+	file, err := scenario.Load(filepath.Join(root, s.File))
+	if err != nil {
+		return nil, err
+	}
+	found := map[string]float64{}
+	for _, run := range file.Runs(false) {
+		sum, user := 0., &run.Scenario.Users[0]
+		for i := range run.Scenario.Links {
+			l := &run.Scenario.Links[i]
+			if l.Between[1] != user.From {
+				continue
+			}
+			shape := &l.Shape
+			if user.Direction == "up" && l.Back != nil {
+				shape = l.Back
+			}
+			sum += float64(shape.Rate) / 1e6 * content
+		}
+		changes := slices.ContainsFunc(run.Scenario.Events, func(e scenario.Event) bool { return e.Rate != nil || e.Loss != nil })
+		if network := run.Point[s.Rows]; !changes {
+			found[network] = sum
+		}
+	}
+	return found, nil
 }
 
 // carried is a goodput in Mbit/s; 0 if it has not been measured.
@@ -43,18 +79,34 @@ func (p part) carried(row, column, whose string) float64 {
 	return r.Figures[whose]
 }
 
-// writeRatios writes a row for each network: the goodputs with the column to compare with, and those with every other column over
-// them.
-func (p part) writeRatios(w *strings.Builder, s verified.Sweep, what, over string, networks []string, goodputs ...string) {
+// writeRatios writes a row for each network: what the links carry, where capacities are given; the goodputs with the column to
+// compare with, and those with every other column over them.
+func (p part) writeRatios(w *strings.Builder, s verified.Sweep, what, over string, networks []string, capacities map[string]float64, goodputs ...string) {
 	if len(networks) == 0 {
 		return
 	}
 	columns := slices.DeleteFunc(s.Columns(), func(name string) bool { return name == over })
-	fmt.Fprintf(w, "| %s | `%s`, Mbit/s | `%s` |\n|---|%s\n", what, over, strings.Join(columns, "` | `"), strings.Repeat("---:|", len(columns)+1))
+	fmt.Fprintf(w, "| %s | ", what)
+	if capacities != nil {
+		w.WriteString("all links, Mbit/s | ")
+	}
+	fmt.Fprintf(w, "`%s`, Mbit/s | `%s` |\n|---|", over, strings.Join(columns, "` | `"))
+	if capacities != nil {
+		w.WriteString("---:|")
+	}
+	fmt.Fprintf(w, "%s\n", strings.Repeat("---:|", len(columns)+1))
 	for _, network := range networks {
 		fmt.Fprintf(w, "| %s", network)
 		if p.isOlder(network) {
 			w.WriteString(older)
+		}
+		if capacities != nil {
+			name, _ := verified.Setup(network)
+			shown := ""
+			if capacity := capacities[name]; capacity > 0 {
+				shown = fmt.Sprintf("%.1f", capacity)
+			}
+			fmt.Fprintf(w, " | %s", shown)
 		}
 		for _, name := range append([]string{over}, columns...) {
 			var shown []string
