@@ -34,9 +34,9 @@
  *     queue. Without other connections qd falls by the time that these packets took at the bottleneck; a fall of less than
  *     3/4 of that time shows other connections. A subflow probes where qd is at least 2 noise_us, every 16 rounds, and
  *     every 32, 64 and 128 while the probes agree. One probe that shows other connections has the subflow compete; two in
- *     a row that show none, 4 rounds apart, have it stop. A loss has the subflow compete, too, where the queue is full or
- *     was never seen (queue.h): a queue that overflows while the subflow keeps to alpha_r packets is filled by others, or is
- *     too short for these, and a packet more in each RTT takes twice what CUBIC gets there. compete=never is the paper's.
+ *     a row that show none, 4 rounds apart, have it stop. A loss has the subflow compete, too: a queue that drops packets while
+ *     the subflow keeps to alpha_r of them is filled by others, or is too short for these, and a packet more in each RTT takes
+ *     twice what CUBIC gets there. compete=never is the paper's.
  */
 #define MPCC_PAPER_ALONE "own"
 /* Behind a queue of 20 packets, another TCP has 0.85 of what it has beside one TCP; with 11/8 it would have 0.77. */
@@ -314,16 +314,12 @@ static __always_inline void conclude(struct cc_state *state, bool others)
 	}
 }
 
-/* At a loss of a full queue, or on a path that never showed one, outside slow start: from now on the subflow competes. */
+/* At a loss outside slow start: from now on the subflow competes. */
 static __always_inline void wvegas_on_loss(struct cc_state *state, struct tcp_sock *tp)
 {
-	const struct mpcc_queue *q = &state->flow.queue;
-
 	restore_window(state, tp);
-	if (compete == COMPETE_NEVER || state->flow.uncoupled || state->competing ||
-	    in_slow_start(tp))
-		return;
-	if (is_loss(tp) && (!knows_queue(q, tp) || is_congestion(q, tp)))
+	if (compete != COMPETE_NEVER && !state->flow.uncoupled && !state->competing &&
+	    !in_slow_start(tp) && is_loss(tp))
 		conclude(state, true);
 }
 

@@ -219,48 +219,31 @@ static void check_probes(void)
 	growth = GROWTH_RENO;
 }
 
-/* Whether the subflow competes after a loss at this RTT, of a base of 50 ms; where d_m is longest_us, and the longest RTT 70 ms. */
-static bool competes_after(__u32 rtt_us, __u32 longest_us)
+/* Whether the subflow competes after a loss, or an ECN mark. */
+static bool competes_after(bool loss)
 {
-	struct mpcc_queue *q = &flow_of(tp)->queue;
-
-	response = RESPONSE_QUEUE;
-	tp->rtt_min.s[0].v = 50000;
-	tp->rack.rtt_us = rtt_us;
-	tp->prior_ssthresh = 55;
-	q->longest = longest_us >> QUEUE_SHIFT;
-	q->peak = 70000 >> QUEUE_SHIFT;
+	tp->prior_ssthresh = loss ? 55 : 0;
 	CALL(mpcc_ssthresh, ARG(tp));
 	return private_of(tp)->competing;
 }
 
-/* A loss of a full queue has a subflow compete, and one on a path that never showed a queue. */
 static void check_losses(void)
 {
 	begin_probing();
-	require(!competes_after(55000, 20000), "a random loss");
-	require(competes_after(69500, 20000), "a full queue");
+	require(!competes_after(false), "a mark");
+	require(competes_after(true), "a loss");
 	require(private_of(tp)->rounds == PROBE_EVERY, "a probe in %u rounds",
 		private_of(tp)->rounds);
-	begin_probing();
-	require(competes_after(55000, 0), "no queue was seen");
 	/* Neither in slow start, nor as the paper has it, nor what has a control of its own. */
 	begin_probing();
 	tp->snd_ssthresh = 100;
-	require(!competes_after(69500, 20000), "in slow start");
+	require(!competes_after(true), "in slow start");
 	begin_probing();
 	compete = COMPETE_NEVER;
-	require(!competes_after(69500, 20000), "compete=never");
+	require(!competes_after(true), "compete=never");
 	begin_probing();
 	flow_of(tp)->uncoupled = 1;
-	require(!competes_after(69500, 20000), "alone");
-	/* An ECN mark is no loss. */
-	begin_probing();
-	require(!competes_after(55000, 20000), "a random loss");
-	tp->rack.rtt_us = 69500;
-	tp->prior_ssthresh = 0;
-	CALL(mpcc_ssthresh, ARG(tp));
-	require(!private_of(tp)->competing, "a mark");
+	require(!competes_after(true), "alone");
 	compete = COMPETE_NEVER;
 	growth = GROWTH_RENO;
 }
