@@ -165,7 +165,15 @@ func Limits(e catalog.Entry) string {
 
 func hasNativeScheds() bool {
 	spec, err := types.Kernel()
-	return err == nil && hasStruct(nativeSchedType)(spec)
+	return err == nil && nativeScheds(spec)
+}
+
+// nativeScheds reports whether the kernel's own type of packet schedulers is there, and mpcc's programs fit it: until 2025
+// MPTCP's development tree had one callback, get_subflow, in place of get_send and get_retrans.
+func nativeScheds(spec *btf.Spec) bool {
+	var ops *btf.Struct
+	return hasStruct(nativeSchedType)(spec) && spec.TypeByName("mptcp_sched_ops", &ops) == nil &&
+		slices.ContainsFunc(ops.Members, func(m btf.Member) bool { return m.Name == "get_retrans" })
 }
 
 // lacks returns, in words, the features that algorithms of a kind need and this kernel lacks; "" if none.

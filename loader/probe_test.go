@@ -3,9 +3,12 @@
 package loader
 
 import (
+	"bytes"
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/cilium/ebpf/btf"
 
 	"github.com/mpcc/mpcc/bpf/catalog"
 )
@@ -42,5 +45,43 @@ func TestNativeLimits(t *testing.T) {
 	}
 	if !strings.HasSuffix(line, "; "+nativeBuffers) {
 		t.Errorf("%q does not tell of send buffers", line)
+	}
+}
+
+// The kernel's own type of packet schedulers counts only with the callbacks that mpcc's programs are for.
+func TestNativeScheds(t *testing.T) {
+	pointer := &btf.Pointer{Target: &btf.Void{}}
+	table := func(callbacks ...string) btf.Type {
+		ops := &btf.Struct{Name: "mptcp_sched_ops"}
+		for i, name := range callbacks {
+			ops.Members = append(ops.Members, btf.Member{Name: name, Type: pointer, Offset: btf.Bits(64 * i)})
+		}
+		ops.Size = uint32(8 * len(callbacks))
+		return ops
+	}
+	own := &btf.Struct{Name: nativeSchedType}
+	for name, test := range map[string]struct {
+		types []btf.Type
+		want  bool
+	}{
+		"no BPF schedulers": {[]btf.Type{table("get_send", "get_retrans")}, false},
+		"before 2025":       {[]btf.Type{table("get_subflow"), own}, false},
+		"since 2025":        {[]btf.Type{table("get_send", "get_retrans"), own}, true},
+	} {
+		b, err := btf.NewBuilder(test.types, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		raw, err := b.Marshal(nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		spec, err := btf.LoadSpecFromReader(bytes.NewReader(raw))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := nativeScheds(spec); got != test.want {
+			t.Errorf("%s: %v, want %v", name, got, test.want)
+		}
 	}
 }

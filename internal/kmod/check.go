@@ -60,8 +60,11 @@ func (h host) types() (kernelTypes, error) {
 
 func (t kernelTypes) has(name string) bool { return bytes.Contains(t, []byte("\x00"+name+"\x00")) }
 
-// native says whether the kernel has by itself what the module would give it.
-func (t kernelTypes) native() bool { return t.has("bpf_struct_ops_mptcp_sched_ops") }
+// native says whether the kernel has by itself what the module would give it: a type of packet schedulers with the callbacks
+// that mpcc's programs are for. Until 2025 MPTCP's development tree had get_subflow in place of get_send and get_retrans.
+func (t kernelTypes) native() bool {
+	return t.has("bpf_struct_ops_mptcp_sched_ops") && t.has("get_retrans")
+}
 
 // checkKernel returns an error if this kernel cannot take the module.
 func (h host) checkKernel(t kernelTypes) error {

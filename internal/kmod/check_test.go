@@ -72,10 +72,13 @@ func TestCheckKernel(t *testing.T) {
 
 func TestNative(t *testing.T) {
 	// Every kernel with schedulers names the former; only the latter makes them BPF's.
-	if kernelTypes(names("mptcp_sched_ops")).native() {
+	if kernelTypes(names("mptcp_sched_ops", "get_retrans")).native() {
 		t.Error("a kernel with schedulers passes for one with BPF schedulers")
 	}
-	if !kernelTypes(names("mptcp_sched_ops", "bpf_struct_ops_mptcp_sched_ops")).native() {
+	if kernelTypes(names("mptcp_sched_ops", "get_subflow", "bpf_struct_ops_mptcp_sched_ops")).native() {
+		t.Error("a kernel whose BPF schedulers have other callbacks passes for one that takes mpcc's")
+	}
+	if !kernelTypes(names("mptcp_sched_ops", "get_retrans", "bpf_struct_ops_mptcp_sched_ops")).native() {
 		t.Error("a kernel with BPF schedulers is not recognized")
 	}
 }
