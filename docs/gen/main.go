@@ -139,6 +139,7 @@ where it is there. The type comes without what the module adds elsewhere. The se
 other subflow sends again what one holds before a timeout of the connection, and then one fragment goes out at a time, the
 oldest: also of what a stalled subflow held and of what the peer threw away. So ` + "`earliest`" + ` only waits for faster subflows,
 ` + "`redundant`" + ` makes copies at timeouts only, and a wait of ` + "`prefer`" + ` for a cap ends after 200 ms at the earliest.
+[What was run on such a kernel](../bpf/kmod/README.md#which-kernels): Linux 7.3.4 with the type of 2026 put in.
 
 **Who gets it.** A socket keeps the scheduler that was its namespace's default when it was made, and what a listener
 accepts has the listener's. So after ` + "`mpcc load NAME --default`" + ` connections to come have it, but for those
