@@ -170,8 +170,15 @@ func besideTheKernelsCubic(t *testing.T, lasts time.Duration) map[string]oracleR
 		p := connect(t, client, server, links[name].Addr(server), mptcp.Options{CC: "oracle", TCP: true}, "")
 		p.drain()
 		go conditions[name].send(p.client)
-		time.Sleep(lasts)
-		r := readOracle(t, results, p.client)
+		// Ten times as long on a machine that is busy.
+		var r oracleResult
+		proves := func() bool {
+			return r.ACKs >= leastACKs && r.Losses >= 2 && (name != "ECN" || r.Marks > 0) && (name != reordering || r.Undos > 0)
+		}
+		for end := time.Now().Add(10 * lasts); !proves() && time.Now().Before(end); {
+			time.Sleep(lasts)
+			r = readOracle(t, results, p.client)
+		}
 		acks := float64(r.ACKs)
 		t.Logf("%s: %d ACKs; apart by %d packets at most, by %.3f packets and %.3f %% on average; "+
 			"begun anew %d times and at %d loss events, %d of them marks, where apart by %d packets and %d of memory; "+
@@ -179,11 +186,8 @@ func besideTheKernelsCubic(t *testing.T, lasts time.Duration) map[string]oracleR
 			"slow start left at %d packets, ours at %d; %d of %d RTTs equal",
 			name, r.ACKs, r.MostPackets, float64(r.SumPackets)/acks, float64(r.SumPPM)/acks/1e4,
 			r.BegunAnew, r.Losses, r.Marks, r.MostAfterLoss, r.MostLastMax, r.Undos, r.MostAfterUndo, r.LeftSlowStart, r.OursLeftSlowStart, r.EqualRTTs, r.RTTs)
-		if r.ACKs < leastACKs || r.Losses < 2 {
-			t.Fatalf("%d ACKs and %d loss events prove nothing", r.ACKs, r.Losses)
-		}
-		if (name == "ECN") != (r.Marks > 0) || name == reordering && r.Undos == 0 {
-			t.Errorf("%d ECN marks and %d loss events taken back prove nothing", r.Marks, r.Undos)
+		if !proves() {
+			t.Fatalf("%d ACKs and %d loss events, with %d marks and %d taken back, prove nothing", r.ACKs, r.Losses, r.Marks, r.Undos)
 		}
 		if r.MostAfterUndo > 0 {
 			t.Errorf("%d packets apart after a loss event was taken back", r.MostAfterUndo)
