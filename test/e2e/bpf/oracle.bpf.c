@@ -235,7 +235,9 @@ __u32 BPF_PROG(oracle_ssthresh, struct sock *sk)
 	o->result.losses++;
 	o->result.marks += !is_loss(tp);
 	note_most(&o->result.most_after_loss, ours, theirs);
-	note_most(&o->result.most_last_max, flow_in(o)->last_max, last_max_of(tp));
+	/* Of the smallest window ours remembers 2 packets, the kernel 1: no curve begins below the window. */
+	if (tp->snd_cwnd > MPCC_RENO_FLOOR)
+		note_most(&o->result.most_last_max, flow_in(o)->last_max, last_max_of(tp));
 	return theirs;
 }
 
