@@ -20,9 +20,11 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/cilium/ebpf"
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"github.com/mpcc/mpcc/bpf/obj"
 	"github.com/mpcc/mpcc/test/loaded"
 )
 
@@ -221,7 +223,24 @@ func memory(tid int, at uint64, size int) []byte {
 
 // The changes of a load in which it pins maps, all in the same way: killed after the first and the last of them, it
 // leaves what it leaves in between.
-const firstPin, lastPin = 3, 11
+const firstPin = 3
+
+var lastPin = firstPin - 1 + sharedMaps()
+
+// sharedMaps counts the maps that a load pins.
+func sharedMaps() int {
+	spec, err := obj.LoadMaps()
+	if err != nil {
+		panic(err)
+	}
+	maps := 0
+	for _, m := range spec.Maps {
+		if m.Pinning == ebpf.PinByName {
+			maps++
+		}
+	}
+	return maps
+}
 
 func nth(n int) func([]string) bool { return func(changes []string) bool { return len(changes) == n } }
 

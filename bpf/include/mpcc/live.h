@@ -13,16 +13,15 @@ const volatile __u32 mpcc_namespace_totals = MPCC_NAMESPACE_SHARE(MPCC_MAX_TOTAL
 
 static const struct mpcc_total no_total;
 
-/* Makes an entry, unless the namespace has its share. Sockets that do so at once may take a few more. */
+/* Makes an entry, unless the namespace has its share. */
 static __always_inline struct mpcc_total *make_total(const struct mpcc_total_key *key)
 {
 	struct mpcc_share *share = share_of(key->netns_cookie);
 
-	if (!share || share->totals >= mpcc_namespace_totals)
+	if (!share)
 		return NULL;
-	/* Two sockets may race to create it: the loser finds the winner's. */
-	if (!bpf_map_update_elem(&mpcc_totals, key, &no_total, BPF_NOEXIST))
-		__sync_fetch_and_add(&share->totals, 1);
+	make_entry(&mpcc_totals, key, &no_total, &share->totals, mpcc_namespace_totals);
+	/* Of two sockets that make the same one, the second finds the first's. */
 	return bpf_map_lookup_elem(&mpcc_totals, key);
 }
 
@@ -234,13 +233,11 @@ static __noinline int open_flow(struct sock *sk)
 		return 0;
 	share = share_of(netns_cookie_of(tp));
 	id = __sync_fetch_and_add(&c->last_id, 1) + 1;
-	/* Subflows that begin at once may take a few more. */
-	if (!share || share->subflows >= mpcc_namespace_subflows ||
-	    bpf_map_update_elem(&mpcc_subflows, &id, &no_subflow, BPF_NOEXIST)) {
+	if (!share || !make_entry(&mpcc_subflows, &id, &no_subflow, &share->subflows,
+				  mpcc_namespace_subflows)) {
 		__sync_fetch_and_add(&c->lost_subflows, 1);
 		return 0;
 	}
-	__sync_fetch_and_add(&share->subflows, 1);
 	s = bpf_map_lookup_elem(&mpcc_subflows, &id);
 	if (!s)
 		return 0;
@@ -274,8 +271,8 @@ static __noinline int close_flow(struct sock *sk)
 		__sync_fetch_and_add(&t->closed, 1);
 	forget_delays(id, s->netns_cookie);
 	share = share_of(s->netns_cookie);
-	if (!bpf_map_delete_elem(&mpcc_subflows, &id) && share)
-		__sync_fetch_and_add(&share->subflows, -1);
+	if (share)
+		drop_entry(&mpcc_subflows, &id, &share->subflows);
 	flow->id = 0;
 	return 0;
 }

@@ -74,13 +74,11 @@ static __noinline int open_connection(struct mptcp_sock *msk, struct sched_state
 	cookie = msk->sk.icsk_inet.sk.__sk_common.skc_net.net->net_cookie;
 	id = __sync_fetch_and_add(&counters->last_id, 1) + 1;
 	share = share_of(cookie);
-	/* Connections that begin at once may take a few more. */
-	if (!share || share->connections >= mpcc_namespace_shown ||
-	    bpf_map_update_elem(&mpcc_sched_conn, &id, &no_connection, BPF_NOEXIST)) {
+	if (!share || !make_entry(&mpcc_sched_conn, &id, &no_connection, &share->connections,
+				  mpcc_namespace_shown)) {
 		__sync_fetch_and_add(&counters->lost_connections, 1);
 		return 0;
 	}
-	__sync_fetch_and_add(&share->connections, 1);
 	c = bpf_map_lookup_elem(&mpcc_sched_conn, &id);
 	if (!c)
 		return 0;
@@ -124,8 +122,8 @@ static __noinline int close_connection(struct sched_state *st)
 		__sync_fetch_and_add(&t->bytes, bytes);
 	}
 	share = share_of(c->netns_cookie);
-	if (!bpf_map_delete_elem(&mpcc_sched_conn, &id) && share)
-		__sync_fetch_and_add(&share->connections, -1);
+	if (share)
+		drop_entry(&mpcc_sched_conn, &id, &share->connections);
 	st->id = 0;
 	return 0;
 }

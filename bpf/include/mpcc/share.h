@@ -48,4 +48,25 @@ static __always_inline struct mpcc_share *share_of(__u64 netns_cookie)
 	return bpf_map_lookup_elem(&mpcc_shares, &slot);
 }
 
+/*
+ * Makes an entry of a map in which the namespace has *entries and may have `most`. One of these is taken first, so that
+ * CPUs that make entries at once do not get past the bound.
+ */
+static __always_inline bool make_entry(void *map, const void *key, const void *value,
+				       __u32 *entries, __u32 most)
+{
+	if (__sync_fetch_and_add(entries, 1) < most &&
+	    !bpf_map_update_elem(map, key, value, BPF_NOEXIST))
+		return true;
+	__sync_fetch_and_add(entries, -1);
+	return false;
+}
+
+/* Removes an entry. Two CPUs may do so at once: one of them gives it back. */
+static __always_inline void drop_entry(void *map, const void *key, __u32 *entries)
+{
+	if (!bpf_map_delete_elem(map, key))
+		__sync_fetch_and_add(entries, -1);
+}
+
 #endif

@@ -60,16 +60,15 @@ static __always_inline struct mpcc_delays *delays_of(const struct tcp_sock *tp)
 	return id ? bpf_map_lookup_elem(&mpcc_bottlenecks, &id) : NULL;
 }
 
-/* Makes the subflow's record, unless the namespace has its share. Subflows that do so at once may take a few more. */
+/* Makes the subflow's record, unless the namespace has its share. */
 static __always_inline struct mpcc_delays *make_delays(const struct tcp_sock *tp)
 {
 	__u32 *records = records_of(netns_cookie_of(tp));
 	__u64 id = flow_of(tp)->id;
 
-	if (!records || *records >= MPCC_NAMESPACE_SHARE(MPCC_MAX_DELAYS) ||
-	    bpf_map_update_elem(&mpcc_bottlenecks, &id, &no_delays, BPF_NOEXIST))
+	if (!records || !make_entry(&mpcc_bottlenecks, &id, &no_delays, records,
+				    MPCC_NAMESPACE_SHARE(MPCC_MAX_DELAYS)))
 		return NULL;
-	__sync_fetch_and_add(records, 1);
 	return bpf_map_lookup_elem(&mpcc_bottlenecks, &id);
 }
 
@@ -77,11 +76,11 @@ static __always_inline void forget_delays(__u64 id, __u64 netns_cookie)
 {
 	__u32 *records;
 
-	if (couple != COUPLE_SHARED || bpf_map_delete_elem(&mpcc_bottlenecks, &id))
+	if (couple != COUPLE_SHARED)
 		return;
 	records = records_of(netns_cookie);
 	if (records)
-		__sync_fetch_and_add(records, -1);
+		drop_entry(&mpcc_bottlenecks, &id, records);
 }
 
 static __always_inline bool same_remote(const struct tcp_sock *a, const struct tcp_sock *b)
