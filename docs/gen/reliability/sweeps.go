@@ -12,9 +12,9 @@ import (
 	"github.com/mpcc/mpcc/test/verified"
 )
 
-// writeSweep writes two tables of ratios of goodputs. In networks whose paths share nothing, the user's goodput is divided by the
-// goodput in the column s.Apart. In networks with a shared line, the user's goodput and the goodput of the others on the line are
-// divided by those in the column s.Shared.
+// writeSweep writes the goodputs of a sweep: a row for each network, a column for each congestion control or scheduler. Where the
+// paths share nothing, a cell shows the user's goodput over that in the column s.Apart. Where the paths share a line with other
+// users, a cell shows the user's goodput and the others', both over those in the column s.Shared.
 func (p part) writeSweep(w *strings.Builder, root string, s verified.Sweep) error {
 	if len(p.table) == 0 {
 		w.WriteString("Not yet.\n\n")
@@ -27,10 +27,10 @@ func (p part) writeSweep(w *strings.Builder, root string, s verified.Sweep) erro
 	var apart, shared []string
 	for _, c := range p.cells {
 		networks := &apart
-		if p.carried(c.Row, c.Column, verified.GoodputOthers) > 0 {
+		if p.goodput(c.Row, c.Column, verified.GoodputOthers) > 0 {
 			networks = &shared
 		}
-		if p.carried(c.Row, c.Column, verified.GoodputOwn) > 0 && !slices.Contains(*networks, c.Row) {
+		if p.goodput(c.Row, c.Column, verified.GoodputOwn) > 0 && !slices.Contains(*networks, c.Row) {
 			*networks = append(*networks, c.Row)
 		}
 	}
@@ -40,13 +40,14 @@ func (p part) writeSweep(w *strings.Builder, root string, s verified.Sweep) erro
 	for _, r := range p.table {
 		kernels, dates, commits = append(kernels, r.Kernel), append(dates, r.Date), append(commits, r.Commit)
 	}
-	fmt.Fprintf(w, "%d of %d measured, %s, on Linux %s, at commit %s.\n\n", len(p.table), len(p.cells), span(dates), distinct(kernels), distinct(commits))
+	fmt.Fprintf(w, "%d of %d measured, %s, on Linux %s, at commit %s.\n\n",
+		len(p.table), len(p.cells), span(dates), distinct(kernels), distinct(commits))
 	return nil
 }
 
-// capacities returns what the user's links carry together, in Mbit/s of content, in each network whose links do not change.
+// capacities returns what all links of the user carry, in Mbit/s of content, in each network whose links do not change.
 func capacities(root string, s verified.Sweep) (map[string]float64, error) {
-	const content = 1420. / 1514 // of a full frame
+	const content = 1420. / 1514 // its part of a full frame
 	file, err := scenario.Load(filepath.Join(root, s.File))
 	if err != nil {
 		return nil, err
@@ -73,24 +74,25 @@ func capacities(root string, s verified.Sweep) (map[string]float64, error) {
 	return found, nil
 }
 
-// carried is a goodput in Mbit/s; 0 if it has not been measured.
-func (p part) carried(row, column, whose string) float64 {
+// goodput is in Mbit/s; 0 if not measured.
+func (p part) goodput(row, column, whose string) float64 {
 	r, _ := p.table.Find(verified.Cell{Row: row, Column: column})
 	return r.Figures[whose]
 }
 
-// writeRatios writes a row for each network: what the links carry, where capacities are given; the goodputs with the column to
-// compare with, and those with every other column over them.
-func (p part) writeRatios(w *strings.Builder, s verified.Sweep, what, over string, networks []string, capacities map[string]float64, goodputs ...string) {
+// writeRatios writes a table with a row for each network: what all links carry, where capacities are given; the goodputs in the
+// reference column; and the goodputs in every other column, as ratios to those.
+func (p part) writeRatios(w *strings.Builder, s verified.Sweep, title, reference string, networks []string,
+	capacities map[string]float64, goodputs ...string) {
 	if len(networks) == 0 {
 		return
 	}
-	columns := slices.DeleteFunc(s.Columns(), func(name string) bool { return name == over })
-	fmt.Fprintf(w, "| %s | ", what)
+	columns := slices.DeleteFunc(s.Columns(), func(name string) bool { return name == reference })
+	fmt.Fprintf(w, "| %s | ", title)
 	if capacities != nil {
 		w.WriteString("all links, Mbit/s | ")
 	}
-	fmt.Fprintf(w, "`%s`, Mbit/s | `%s` |\n|---|", over, strings.Join(columns, "` | `"))
+	fmt.Fprintf(w, "`%s`, Mbit/s | `%s` |\n|---|", reference, strings.Join(columns, "` | `"))
 	if capacities != nil {
 		w.WriteString("---:|")
 	}
@@ -108,15 +110,15 @@ func (p part) writeRatios(w *strings.Builder, s verified.Sweep, what, over strin
 			}
 			fmt.Fprintf(w, " | %s", shown)
 		}
-		for _, name := range append([]string{over}, columns...) {
+		for _, name := range append([]string{reference}, columns...) {
 			var shown []string
 			for _, whose := range goodputs {
-				switch value, whole := p.carried(network, name, whose), p.carried(network, over, whose); {
-				case value == 0 || whole == 0:
-				case name == over:
+				switch value, compared := p.goodput(network, name, whose), p.goodput(network, reference, whose); {
+				case value == 0 || compared == 0:
+				case name == reference:
 					shown = append(shown, fmt.Sprintf("%.1f", value))
 				default:
-					shown = append(shown, fmt.Sprintf("%.2f", value/whole))
+					shown = append(shown, fmt.Sprintf("%.2f", value/compared))
 				}
 			}
 			fmt.Fprintf(w, " | %s", strings.Join(shown, " : "))
