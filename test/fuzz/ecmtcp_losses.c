@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * ecMTCP's smoothed l, in floating point: the first interval between losses, then a moving average with gain 1/8, and
- * what an undo leaves of it (losses.h).
+ * ecMTCP's smoothed l, in floating point, over any history of losses and undos (losses.h): the first interval between
+ * losses, then a moving average of the intervals with gain 1/8.
  */
 #include "native.h"
 
@@ -9,50 +9,39 @@
 
 #include "losses.h"
 
-static struct history h;
-
-/* The averages after each of the losses. An integer's roundings keep the algorithm's within 16 bytes. */
+/* The average after each loss. */
 static double averages[MOST_LOSSES];
 
+/* The algorithm's average is an integer: the roundings come to 16 bytes at most. */
 static void check(void)
 {
-	struct mpcc_path p = seen(&h);
-	double between = averages[h.count - 1];
-	__u64 since = h.tp.bytes_acked - h.losses[h.count - 1];
+	struct mpcc_path p = seen();
+	int last = history.count - 1;
+	double average = last_interval();
 
-	require(__builtin_fabs(p.bytes_between_losses - between) <= 16, "between %llu, want %g",
-		p.bytes_between_losses, between);
-	require(p.bytes_since_loss == since, "since %llu, want %llu", p.bytes_since_loss, since);
-}
-
-static void lose_and_average(bool again)
-{
-	int before = h.count;
-	__u64 interval;
-
-	lose(&h, again);
-	if (h.count == before)
-		return;
-	interval = h.losses[before] - h.losses[before - 1];
-	averages[before] = before == 1 ?
-				   interval :
-				   averages[before - 1] + (interval - averages[before - 1]) / 8;
+	if (last > 1)
+		average = averages[last - 1] + (average - averages[last - 1]) / 8;
+	averages[last] = average;
+	require(__builtin_fabs(p.bytes_between_losses - average) <= 16, "between %llu, want %g",
+		p.bytes_between_losses, average);
+	require(p.bytes_since_loss == since_last_loss(), "since %llu, want %llu",
+		p.bytes_since_loss, since_last_loss());
 }
 
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
-	begin(&h);
-	ack(&h, 80000);
-	lose_and_average(false);
-	require(seen(&h).bytes_between_losses == 80000, "%llu", seen(&h).bytes_between_losses);
-	ack(&h, 160000);
-	lose_and_average(false);
-	require(seen(&h).bytes_between_losses == 90000, "%llu", seen(&h).bytes_between_losses);
-	undo(&h);
-	require(seen(&h).bytes_between_losses == 80000, "%llu", seen(&h).bytes_between_losses);
-	require(seen(&h).bytes_since_loss == 160000, "%llu", seen(&h).bytes_since_loss);
-	undo(&h);
-	require(seen(&h).bytes_between_losses == 80000, "%llu", seen(&h).bytes_between_losses);
+	begin();
+	ack(80000);
+	lose(false);
+	require(seen().bytes_between_losses == 80000, "%llu", seen().bytes_between_losses);
+	ack(160000);
+	lose(false);
+	require(seen().bytes_between_losses == 90000, "%llu", seen().bytes_between_losses);
+	undo();
+	require(seen().bytes_between_losses == 80000, "%llu", seen().bytes_between_losses);
+	require(seen().bytes_since_loss == 160000, "%llu", seen().bytes_since_loss);
+	undo();
+	require(seen().bytes_between_losses == 80000, "%llu", seen().bytes_between_losses);
 	return 0;
 }
 
@@ -60,17 +49,9 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
 {
 	struct input in = { bytes, size };
 
-	begin(&h);
-	while (in.size && h.count < MOST_LOSSES) {
-		__u8 event = draw_byte(&in);
-
-		if (event % 4 == 0) {
-			undo(&h);
-		} else if (event & 1) {
-			lose_and_average(event & 2);
-		} else {
-			ack(&h, 1000 + draw_number(&in, 40)); /* a packet at least */
-		}
+	begin();
+	while (in.size && history.count < MOST_LOSSES) {
+		draw_event(&in, 1000); /* a packet at least */
 		check();
 	}
 	return 0;

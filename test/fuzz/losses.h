@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The losses of a subflow over any sequence of ACKs, losses and undos, against the list of where they were. Include
- * after the algorithm.
+ * A subflow's losses over any sequence of ACKs, losses and undos, against a list of the losses that count. Include after the
+ * algorithm.
  */
 #ifndef FUZZ_LOSSES_H
 #define FUZZ_LOSSES_H
@@ -10,51 +10,77 @@
 
 #define MOST_LOSSES 4096
 
-struct history {
+static struct {
 	struct tcp_sock tp;
 	struct cc_state state;
-	__u64 losses
-		[MOST_LOSSES]; /* those that count, in bytes acknowledged before them; the first is the start */
+	__u64 losses[MOST_LOSSES]; /* in bytes acknowledged before each; the first is the start */
 	int count;
-	bool can_undo; /* the last loss event counted, and was not undone yet */
-};
+	bool can_undo; /* the last loss counts, and was not undone yet */
+} history;
 
-static inline void begin(struct history *h)
+static inline void begin(void)
 {
-	memset(h, 0, sizeof(*h));
-	h->count = 1;
+	memset(&history, 0, sizeof(history));
+	history.count = 1;
 }
 
-static inline void ack(struct history *h, __u64 bytes)
+static inline void ack(__u64 bytes)
 {
-	h->tp.bytes_acked += bytes;
+	history.tp.bytes_acked += bytes;
 }
 
-/* A repeated timeout, or a loss without a byte acknowledged since, is the same loss. */
-static inline void lose(struct history *h, bool again)
+/* A repeated timeout, or a loss without a byte acknowledged since the last one, does not count. */
+static inline void lose(bool again)
 {
-	h->tp.inet_conn.icsk_backoff = again;
-	cc_hooks.on_loss(&h->state, &h->tp);
-	h->tp.inet_conn.icsk_backoff = 0;
+	history.tp.inet_conn.icsk_backoff = again;
+	cc_hooks.on_loss(&history.state, &history.tp);
+	history.tp.inet_conn.icsk_backoff = 0;
 	if (again)
 		return;
-	h->can_undo = h->tp.bytes_acked != h->losses[h->count - 1];
-	if (h->can_undo)
-		h->losses[h->count++] = h->tp.bytes_acked;
+	history.can_undo = history.tp.bytes_acked != history.losses[history.count - 1];
+	if (history.can_undo)
+		history.losses[history.count++] = history.tp.bytes_acked;
 }
 
-static inline void undo(struct history *h)
+static inline void undo(void)
 {
-	cc_hooks.on_undo(&h->state);
-	h->count -= h->can_undo;
-	h->can_undo = false;
+	cc_hooks.on_undo(&history.state);
+	history.count -= history.can_undo;
+	history.can_undo = false;
 }
 
-static inline struct mpcc_path seen(const struct history *h)
+/* An undo, a loss, or an ACK for so many bytes at least. */
+static inline void draw_event(struct input *in, __u64 least_acked)
+{
+	__u8 event = draw_byte(in);
+
+	if (event % 4 == 0)
+		undo();
+	else if (event & 1)
+		lose(event & 2);
+	else
+		ack(least_acked + draw_number(in, 40));
+}
+
+/* Bytes between the last two losses; 0 before the first loss. */
+static inline __u64 last_interval(void)
+{
+	return history.count > 1 ?
+		       history.losses[history.count - 1] - history.losses[history.count - 2] :
+		       0;
+}
+
+static inline __u64 since_last_loss(void)
+{
+	return history.tp.bytes_acked - history.losses[history.count - 1];
+}
+
+/* The path as the algorithm has noted its losses. */
+static inline struct mpcc_path seen(void)
 {
 	struct mpcc_path p = {};
 
-	cc_hooks.read_private(&p, &h->tp, &h->state, &h->state);
+	cc_hooks.read_private(&p, &history.tp, &history.state, &history.state);
 	return p;
 }
 

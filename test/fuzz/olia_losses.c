@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* OLIA's l, exactly: losses.h. */
+/* OLIA's l, exactly, over any history of losses (losses.h). */
 #include "native.h"
 
 #include "cc/olia.bpf.c"
 
 #include "losses.h"
 
-static struct history h;
-
 static void require_bytes(__u64 between, __u64 since)
 {
-	struct mpcc_path p = seen(&h);
+	struct mpcc_path p = seen();
 
 	require(p.bytes_between_losses == between && p.bytes_since_loss == since,
 		"between %llu, want %llu; since %llu, want %llu", p.bytes_between_losses, between,
@@ -20,28 +18,28 @@ static void require_bytes(__u64 between, __u64 since)
 /* draft-khalili-mptcp-congestion-control-05, section 3: l1 and l2. */
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
-	begin(&h);
+	begin();
 	require_bytes(0, 0);
-	ack(&h, 60000);
+	ack(60000);
 	require_bytes(0, 60000);
-	lose(&h, false);
+	lose(false);
 	require_bytes(60000, 0);
-	ack(&h, 20000);
+	ack(20000);
 	require_bytes(60000, 20000);
-	ack(&h, 70000);
+	ack(70000);
 	require_bytes(60000, 90000);
-	lose(&h, false);
+	lose(false);
 	require_bytes(90000, 0);
-	lose(&h, false);
+	lose(false);
 	require_bytes(90000, 0);
-	/* A loss that was none; but not the one before it. */
-	ack(&h, 10000);
-	lose(&h, false);
+	/* The last loss is undone, and not also the one before. */
+	ack(10000);
+	lose(false);
 	require_bytes(10000, 0);
-	ack(&h, 5000);
-	undo(&h);
+	ack(5000);
+	undo();
 	require_bytes(90000, 15000);
-	undo(&h);
+	undo();
 	require_bytes(90000, 15000);
 	return 0;
 }
@@ -50,18 +48,10 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
 {
 	struct input in = { bytes, size };
 
-	begin(&h);
-	while (in.size && h.count < MOST_LOSSES) {
-		__u8 event = draw_byte(&in);
-
-		if (event % 4 == 0)
-			undo(&h);
-		else if (event & 1)
-			lose(&h, event & 2);
-		else
-			ack(&h, draw_number(&in, 40));
-		require_bytes(h.count > 1 ? h.losses[h.count - 1] - h.losses[h.count - 2] : 0,
-			      h.tp.bytes_acked - h.losses[h.count - 1]);
+	begin();
+	while (in.size && history.count < MOST_LOSSES) {
+		draw_event(&in, 0);
+		require_bytes(last_interval(), since_last_loss());
 	}
 	return 0;
 }
