@@ -61,32 +61,32 @@ Each decides which subflow sends next, of those that may: established, neither s
 timeout, with room in the window. Backups carry nothing while another subflow is there, even if it recovers from a
 timeout; once it has made no progress for two timeouts of the connection's they carry what it held, and once it is
 stale, new data. What a stalled subflow held goes out again at once on the others; and on any subflow all that a peer
-has acknowledged to a subflow and then thrown away, as Linux does with data behind the window that it offers: the kernel alone
-sends such data in pieces, one for each timeout. No scheduler waits unless an ACK is sure to come, at which it decides again.
-The header of each file in [bpf/sched](../bpf/sched) has the rule in full.
+has acknowledged to a subflow and then thrown away, as Linux does with data behind the window that it offers: the kernel
+alone sends such data in pieces, one for each timeout. No scheduler waits unless an ACK is sure to come, at which it decides
+again. The header of each file in [bpf/sched](../bpf/sched) has the rule in full.
 
 **How much at a time.** A decision is for the piece of memory in which the kernel hands data over: up to 32 KB, some
 20 packets, where the MPTCP kernel's schedulers chose for each packet. On thin or slow paths that is more than a window.
 ` + "`mpcc load NAME --small-pieces`" + ` makes it one page, 4 KB on most machines, by setting
-` + "`net.core.high_order_alloc_disable`" + `, which is one for the whole machine and costs CPU at high rates, also of TCP; it
-is set back when the last scheduler is unloaded. ` + "`mpcc run`" + ` does the same, so that with 32 KB results may be others than
-those [published here](results.md): CDD beside a path 100 ms slower got 0.9 Mbit/s with 32 KB, 3.4 with 4.
+` + "`net.core.high_order_alloc_disable`" + `, which is one for the whole machine and costs CPU at high rates, also of TCP;
+it is set back when the last scheduler is unloaded. ` + "`mpcc run`" + ` does the same, so that with 32 KB results may be
+others than those [published here](results.md): CDD beside a path 100 ms slower got 0.9 Mbit/s with 32 KB, 3.4 with 4.
 
 **How much waits.** The kernel gives a connection the send buffers of its subflows together, each made for the delay of one.
-When a path slows down, what it still holds keeps the stream waiting, the buffer fills, and the other paths stand still. While
-one of mpcc's schedulers runs, the buffer holds three times what all subflows send in the longest of their RTTs, within
-` + "`net.ipv4.tcp_wmem`" + `'s largest value for each subflow. With Debian's settings, 4 MB, a connection of two subflows takes 8 MB at
-most, one of eight 32 MB: as much as all subflows together send at 150 Mbit/s in three times an RTT of 600 ms. What is
-needed is reckoned every 100 ms; the buffer grows, and becomes smaller only when a subflow ends. An application that sets
-SO_SNDBUF keeps what it asked for. Under the kernel's own scheduler the buffer stays as the kernel makes it: that scheduler
-would hand all data in a larger buffer to the slow path.
+When a path slows down, what it still holds keeps the stream waiting, the buffer fills, and the other paths stand still.
+While one of mpcc's schedulers runs, the buffer holds three times what all subflows send in the longest of their RTTs, within
+` + "`net.ipv4.tcp_wmem`" + `'s largest value for each subflow. With Debian's settings, 4 MB, a connection of two subflows
+takes 8 MB at most, one of eight 32 MB: as much as all subflows together send at 150 Mbit/s in three times an RTT of 600 ms.
+What is needed is reckoned every 100 ms; the buffer grows, and becomes smaller only when a subflow ends. An application that
+sets SO_SNDBUF keeps what it asked for. Under the kernel's own scheduler the buffer stays as the kernel makes it: that
+scheduler would hand all data in a larger buffer to the slow path.
 
-**Which one.** ` + "`earliest`" + `, if there is no reason for another. Goodput in Mbit/s, simulated, ten repeats, all congestion
-windows CUBIC's: a phone with Wi-Fi (20 Mbit/s, 16 ms) and LTE (10 Mbit/s, 60 ms) fetches 25 MB; ` + "`mpcc run slow-path --sim`" + `
-repeats it, ` + "`--vm`" + ` on Linux. In the household of fibre, LTE and Wi-Fi of ` + "`mpcc run households`" + ` twenty files of 1 MB come with 18.6
-under the kernel's scheduler, 20.2 under minrtt, and 23.0 under earliest. In each of the seventeen households earliest has at
-least 0.98 of what the kernel's has, under CUBIC and under ` + "`lia`" + `; where a line is shared, the others there have 0.97 to 1.03 of
-what they have beside the kernel's.
+**Which one.** ` + "`earliest`" + `, if there is no reason for another. Goodput in Mbit/s, simulated, ten repeats, all
+congestion windows CUBIC's: a phone with Wi-Fi (20 Mbit/s, 16 ms) and LTE (10 Mbit/s, 60 ms) fetches 25 MB;
+` + "`mpcc run slow-path --sim`" + ` repeats it, ` + "`--vm`" + ` on Linux. In the household of fibre, LTE and Wi-Fi of
+` + "`mpcc run households`" + ` twenty files of 1 MB come with 18.6 under the kernel's scheduler, 20.2 under minrtt, and 23.0
+under earliest. In each of the seventeen households earliest has at least 0.98 of what the kernel's has, under CUBIC and
+under ` + "`lia`" + `; where a line is shared, the others there have 0.97 to 1.03 of what they have beside the kernel's.
 
 | LTE | the kernel's | minrtt | ecf | blest | earliest |
 |---|---|---|---|---|---|
@@ -112,15 +112,15 @@ Eight lines with 54 Mbit/s in all, of 8 to 90 ms, carry as much under earliest a
 ` + "`cubic`" + ` and ` + "`lia`" + `, 49.4 and 49.7 with ` + "`bbr`" + `; under minrtt 22.
 
 Beside a path with another rate each second, of 0.2 to 50 Mbit/s, and another RTT, of 5 to 500 ms, a steady path of 10 Mbit/s
-had the connection carry 11.7 Mbit/s under earliest for an hour, with no pause longer than 3.3 s. In runs of three minutes each,
-beside a path of which the delay changed in one direction only, the connection carried 6.6 Mbit/s under the kernel's scheduler,
-8.3 under minrtt and 10.6 under earliest.
+had the connection carry 11.7 Mbit/s under earliest for an hour, with no pause longer than 3.3 s. In runs of three minutes
+each, beside a path of which the delay changed in one direction only, the connection carried 6.6 Mbit/s under the kernel's
+scheduler, 8.3 under minrtt and 10.6 under earliest.
 
-No scheduler mends a path whose rate the congestion control does not find, as CUBIC does not find that of a satellite that loses
-packets: what both paths carry alone is all that a scheduler can have of them.
+No scheduler mends a path whose rate the congestion control does not find, as CUBIC does not find that of a satellite that
+loses packets: what both paths carry alone is all that a scheduler can have of them.
 
-**A path that is cut for a moment.** Until 3 MB more have come after a path of 10 Mbit/s was cut, so much goes over its backup;
-Linux 6.12, the mean of six runs:
+**A path that is cut for a moment.** Until 3 MB more have come after a path of 10 Mbit/s was cut, so much goes over its
+backup; Linux 6.12, the mean of six runs:
 
 | cut for | the kernel's | mpcc's, all but earliest | earliest |
 |---|---|---|---|
@@ -129,23 +129,24 @@ Linux 6.12, the mean of six runs:
 | 1 s | 1471 ± 128 kB | 1079 to 1209 kB | 89 ± 33 kB |
 | 10 s | 3.2 MB | 3.2 MB | 3.2 MB |
 
-The longest pause is 0.3 s with the kernel's, 0.3 to 0.6 with mpcc's, and 0.7 to 1.1 with earliest, which waits for the path as
-long as the path is the better one. Where the faster of two paths dies for good, 4 MB are there 4.5 s later with the kernel's
-scheduler, 3.3 to 3.9 with mpcc's, after a pause of 0.8 s and of 0.3 to 1.1.
+The longest pause is 0.3 s with the kernel's, 0.3 to 0.6 with mpcc's, and 0.7 to 1.1 with earliest, which waits for the path
+as long as the path is the better one. Where the faster of two paths dies for good, 4 MB are there 4.5 s later with the
+kernel's scheduler, 3.3 to 3.9 with mpcc's, after a pause of 0.8 s and of 0.3 to 1.1.
 
-**A path that ` + "`ecf`" + ` leaves unused.** ECF, as published, hands a slow path nothing while the fastest path sends all that
-the send buffer holds within an RTT of the slow path, or within 5/4 of that RTT once ECF waits. How much the slow path could
-carry does not count. So a path with a long RTT stays unused, its window at the ten packets of the beginning, where the
+**A path that ` + "`ecf`" + ` leaves unused.** ECF, as published, hands a slow path nothing while the fastest path sends all
+that the send buffer holds within an RTT of the slow path, or within 5/4 of that RTT once ECF waits. How much the slow path
+could carry does not count. So a path with a long RTT stays unused, its window at the ten packets of the beginning, where the
 application sets a small SO_SNDBUF or has little to send. Simulated, DSL with 8 Mbit/s and a satellite with 15 (RTT 564 ms,
 no loss): with SO_SNDBUF at 300 KB the connection has the DSL's 7.5 Mbit/s, without SO_SNDBUF 21. Leave SO_SNDBUF alone, or
 take ` + "`earliest`" + `.
 
-**Kernels with a scheduler type of their own.** MPTCP's development tree has ` + "`mptcp_sched_ops`" + `, and mpcc takes that type
-where it is there. The type comes without what the module adds elsewhere. The send buffer stays as the kernel makes it. No
-other subflow sends again what one holds before a timeout of the connection, and then one fragment goes out at a time, the
-oldest: also of what a stalled subflow held and of what the peer threw away. So ` + "`earliest`" + ` only waits for faster subflows,
-` + "`redundant`" + ` makes copies at timeouts only, and a wait of ` + "`prefer`" + ` for a cap ends after 200 ms at the earliest.
-[What was run on such a kernel](../bpf/kmod/README.md#which-kernels): Linux 7.3.4 with the type of 2026 put in.
+**Kernels with a scheduler type of their own.** MPTCP's development tree has ` + "`mptcp_sched_ops`" + `, and mpcc takes that
+type where it is there. The type comes without what the module adds elsewhere. The send buffer stays as the kernel makes it.
+No other subflow sends again what one holds before a timeout of the connection, and then one fragment goes out at a time, the
+oldest: also of what a stalled subflow held and of what the peer threw away. So ` + "`earliest`" + ` only waits for faster
+subflows, ` + "`redundant`" + ` makes copies at timeouts only, and a wait of ` + "`prefer`" + ` for a cap ends after 200 ms
+at the earliest. [What was run on such a kernel](../bpf/kmod/README.md#which-kernels): Linux 7.3.4 with the type of 2026 put
+in.
 
 **Who gets it.** A socket keeps the scheduler that was its namespace's default when it was made, and what a listener
 accepts has the listener's. So after ` + "`mpcc load NAME --default`" + ` connections to come have it, but for those
@@ -161,9 +162,9 @@ to servers that run already: restart these. ` + "`mpcc status`" + ` lists them.
 The rules are the sources' own, but for what this table says and for the deviations in the header of each file. What
 is around the rules is the same for all of mpcc's, and not always the sources': a congestion control counts backups
 only where no other subflow counts, while the MPTCP kernel's modules count them always. Which of its subflows a
-scheduler may choose from, and when that is a backup, follows the stock kernel. At a timeout of the connection the oldest data
-goes out again, as the stock kernel has it; all that a stalled subflow held, or that the peer threw away, goes out again at
-once, as only mpcc has it.
+scheduler may choose from, and when that is a backup, follows the stock kernel. At a timeout of the connection the oldest
+data goes out again, as the stock kernel has it; all that a stalled subflow held, or that the peer threw away, goes out again
+at once, as only mpcc has it.
 
 | name | |
 |---|---|
@@ -181,7 +182,8 @@ once, as only mpcc has it.
 		}
 		fmt.Printf("| `%s` | %s |\n", e, cell(what))
 	}
-	fmt.Print("\n## Tunables\n\n`mpcc load NAME --set tunable=value`. `--set paper` gives every tunable what the algorithm's source has, where\n" +
+	fmt.Print("\n## Tunables\n\n" +
+		"`mpcc load NAME --set tunable=value`. `--set paper` gives every tunable what the algorithm's source has, where\n" +
 		"the default differs; `--set tunable=value` beside it wins.\n\n" +
 		"| name | tunable | default | paper | values | meaning |\n|---|---|---|---|---|---|\n")
 	for _, e := range catalog.Entries {
@@ -228,7 +230,8 @@ them, and `+"`make bench`"+` measures yours.
 	}
 	for _, name := range names {
 		fmt.Printf("| `%s` |%s |%s |%s |%s |%s |%s |\n", name,
-			counted.net(name, 1), counted.net(name, 2), counted.net(name, 4), counted.net(name, 8), timed.gross(name, 2), timed.cpu(name))
+			counted.net(name, 1), counted.net(name, 2), counted.net(name, 4), counted.net(name, 8),
+			timed.gross(name, 2), timed.cpu(name))
 	}
 }
 

@@ -44,7 +44,8 @@ func folder(t *testing.T, rows ...string) string {
 func TestFigures(t *testing.T) {
 	var rows []string
 	add := func(seed int, metric, of string, value float64, cc, faults string) {
-		rows = append(rows, fmt.Sprintf("x,%d,%d,%s,%s,,,%g,%s,%s,default,default,both", seed, seed, metric, of, value, faults, cc))
+		rows = append(rows, fmt.Sprintf("x,%d,%d,%s,%s,,,%g,%s,%s,default,default,both",
+			seed, seed, metric, of, value, faults, cc))
 	}
 	for seed := range 10 {
 		noise := 1 + 0.01*float64(seed%3-1)
@@ -71,12 +72,14 @@ func TestFigures(t *testing.T) {
 	if len(figures) != 6 {
 		t.Errorf("there are %d figures: %+v", len(figures), figures)
 	}
-	if f := find(choose.Goodput, "cubic"); f.Cell != "shared-both" || f.Ratio != 1 || f.Low != 1 || f.High != 1 || f.Repeats != 10 {
+	if f := find(choose.Goodput, "cubic"); f.Cell != "shared-both" || f.Ratio != 1 ||
+		f.Low != 1 || f.High != 1 || f.Repeats != 10 {
 		t.Errorf("the kernel's own is %+v", f)
 	}
 	// Student's t for 2.5 % and 9 degrees is 2.262; the spread of the logarithms is 0.00876.
 	f := find(choose.Goodput, "lia")
-	if math.Abs(f.Ratio-0.8008) > 1e-3 || math.Abs(math.Log(f.High/f.Ratio)-2.262*0.00876/math.Sqrt(10)) > 2e-4 || math.Abs(f.Low*f.High-f.Ratio*f.Ratio) > 1e-9 {
+	if math.Abs(f.Ratio-0.8008) > 1e-3 || math.Abs(math.Log(f.High/f.Ratio)-2.262*0.00876/math.Sqrt(10)) > 2e-4 ||
+		math.Abs(f.Low*f.High-f.Ratio*f.Ratio) > 1e-9 {
 		t.Errorf("LIA has %v, %v to %v", f.Ratio, f.Low, f.High)
 	}
 	if f := find(choose.Others, "lia"); math.Abs(f.Ratio-1.5) > 1e-9 {
@@ -88,7 +91,8 @@ func TestFigures(t *testing.T) {
 	if f := find(choose.Harm, "cubic"); math.Abs(f.Mean-50) > 1e-9 {
 		t.Errorf("CUBIC harms by %+v", f)
 	}
-	if text := string(table(figures)); !strings.Contains(text, "\nshared-both,lia,default,default,others,10,6,1.5,1.5,1.5,v1\n") {
+	if text := string(table(figures)); !strings.Contains(text,
+		"\nshared-both,lia,default,default,others,10,6,1.5,1.5,1.5,v1\n") {
 		t.Errorf("the table is\n%s", text)
 	}
 }

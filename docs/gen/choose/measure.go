@@ -91,7 +91,9 @@ func (m measured) read(folder string) error {
 				cell = append(cell, row[i])
 			}
 		}
-		k := key{strings.Join(cell, "-"), metric, choose.Contestant{CC: column(row, "cc"), Scheduler: column(row, "scheduler"), Tuning: column(row, "tuning")}}
+		k := key{strings.Join(cell, "-"), metric, choose.Contestant{
+			CC: column(row, "cc"), Scheduler: column(row, "scheduler"), Tuning: column(row, "tuning"),
+		}}
 		if metric == choose.Metered && k.cell != "metered" {
 			continue
 		}
@@ -129,14 +131,17 @@ func (m measured) figures() []choose.Figure {
 		if k.CC == nobody {
 			continue
 		}
-		f := choose.Figure{Cell: k.cell, Metric: k.metric, Contestant: k.Contestant, Repeats: len(v.of), Mean: mean(v.of), Mpcc: v.mpcc}
+		f := choose.Figure{
+			Cell: k.cell, Metric: k.metric, Contestant: k.Contestant, Repeats: len(v.of), Mean: mean(v.of), Mpcc: v.mpcc,
+		}
 		together := max(1, contestants[[2]string{k.cell, k.metric}]-1)
 		f.Ratio, f.Low, f.High = math.NaN(), math.NaN(), math.NaN()
 		if kernel := m[key{k.cell, k.metric, choose.Kernel}]; kernel != nil {
 			f.Ratio, f.Low, f.High = ratio(v.of, kernel.of, together)
 		}
 		all = append(all, f)
-		if alone := m[key{k.cell, k.metric, choose.Contestant{CC: nobody, Scheduler: "default", Tuning: "default"}}]; alone != nil {
+		nobodys := key{k.cell, k.metric, choose.Contestant{CC: nobody, Scheduler: "default", Tuning: "default"}}
+		if alone := m[nobodys]; alone != nil {
 			f.Metric = choose.Harm
 			f.Ratio, f.Low, f.High = ratio(v.of, alone.of, together)
 			f.Mean = 100 * (1 - f.Ratio)

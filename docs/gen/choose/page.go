@@ -25,7 +25,8 @@ var beside []byte
 func fill() string {
 	page := "<!-- Written by docs/gen/choose from its page.md and internal/choose; do not edit. -->\n" + words
 	for name, part := range map[string]func() string{
-		"recommendations": recommendations, "table": controls, "asides": asides, "extremes": extremes, "schedulers": schedulers, "paper": paper,
+		"recommendations": recommendations, "table": controls, "asides": asides, "extremes": extremes,
+		"schedulers": schedulers, "paper": paper,
 		"couple": couple, "kernel": kernel, "versions": versions,
 	} {
 		page = strings.ReplaceAll(page, "{{"+name+"}}\n", part())
@@ -105,7 +106,10 @@ func change(f *choose.Figure) string {
 }
 
 func value(f *choose.Figure) string {
-	units := map[string]string{choose.Goodput: "Mbit/s", choose.Others: "Mbit/s", choose.Completion: "s", choose.RTT: "ms", choose.Energy: "nJ/bit", choose.Metered: "MB", choose.Harm: "%"}
+	units := map[string]string{
+		choose.Goodput: "Mbit/s", choose.Others: "Mbit/s", choose.Completion: "s", choose.RTT: "ms",
+		choose.Energy: "nJ/bit", choose.Metered: "MB", choose.Harm: "%",
+	}
 	return fmt.Sprintf("%.3g %s", f.Mean, units[f.Metric])
 }
 
@@ -228,7 +232,8 @@ func extremes() string {
 		if !c.Kernels() {
 			word = choose.Word(func(o choose.Contestant) bool { return o.CC == c.CC })
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", c, said(best, "nowhere better than `cubic` by 2 %"), said(worst, "nowhere worse than `cubic` by 2 %"), word)
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", c, said(best, "nowhere better than `cubic` by 2 %"),
+			said(worst, "nowhere worse than `cubic` by 2 %"), word)
 	}
 	return b.String()
 }
@@ -285,14 +290,16 @@ func kernel() string {
 		panic(onKernel + ": " + err.Error())
 	}
 	var b strings.Builder
-	b.WriteString("| condition | metric | contestant | repeats | kernel | simulated | difference |\n|---|---|---|---|---|---|---|\n")
+	b.WriteString("| condition | metric | contestant | repeats | kernel | simulated | difference |\n" +
+		"|---|---|---|---|---|---|---|\n")
 	for i := range figures {
 		f := &figures[i]
 		s := choose.Find(f.Cell, f.Metric, f.Contestant)
 		if s == nil || f.Metric == choose.Harm {
 			continue
 		}
-		fmt.Fprintf(&b, "| %s | %s | `%s` | %d | %s | %s | %+.1f %% |\n", choose.FindCell(f.Cell).Says, choose.Noun(f.Metric), f.Contestant, f.Repeats,
+		fmt.Fprintf(&b, "| %s | %s | `%s` | %d | %s | %s | %+.1f %% |\n",
+			choose.FindCell(f.Cell).Says, choose.Noun(f.Metric), f.Contestant, f.Repeats,
 			value(f), value(s), 100*(s.Mean/f.Mean-1))
 	}
 	return b.String()

@@ -18,7 +18,9 @@ import (
 //go:embed page.md
 var page string
 
-var document = schema.Document{Language: language, Page: page, PageFile: "docs/config.md", SchemaFile: "docs/config.schema.json"}
+var document = schema.Document{
+	Language: language, Page: page, PageFile: "docs/config.md", SchemaFile: "docs/config.schema.json",
+}
 
 func main() { document.Main() }
 

@@ -31,7 +31,9 @@ func main() {
 	log.SetFlags(0)
 	out := flag.String("out", "docs", "the folder to write reliability.md and performance.md to")
 	flag.Parse()
-	for name, write := range map[string]func(*strings.Builder, string) error{"reliability.md": reliability, "performance.md": performance} {
+	for name, write := range map[string]func(*strings.Builder, string) error{
+		"reliability.md": reliability, "performance.md": performance,
+	} {
 		var page strings.Builder
 		page.WriteString("<!-- Written by docs/gen/reliability from docs/reliability and docs/bench.json; do not edit. -->\n")
 		err := write(&page, ".")
@@ -123,7 +125,9 @@ func (p part) cell(row, column string) string {
 	if !found {
 		return "not yet"
 	}
-	state := map[verified.State]string{verified.Passed: "✓", verified.Refused: "refused", verified.NotRun: "not run", verified.Failed: "**failed**"}[r.State]
+	state := map[verified.State]string{
+		verified.Passed: "✓", verified.Refused: "refused", verified.NotRun: "not run", verified.Failed: "**failed**",
+	}[r.State]
 	if !r.Of(p.cells[i]) {
 		state += older
 	}

@@ -30,8 +30,10 @@ func performance(w *strings.Builder, root string) error {
 		return err
 	}
 	w.WriteString(performanceHead)
-	fmt.Fprintf(w, "\n## Congestion controls\n\nLinux %s, %s, %d CPUs; %s.\n\n", b.Kernel, b.Machine, b.CPUs, p.measured(verified.CostControls))
-	w.WriteString("| | 1 subflow | 2 subflows | 4 subflows | 8 subflows | of a core at 10 Gbit/s, 2 subflows | goodput of reno's | CPU s/GB, all of the kernel |\n|---|---|---|---|---|---|---|---|\n")
+	fmt.Fprintf(w, "\n## Congestion controls\n\nLinux %s, %s, %d CPUs; %s.\n\n",
+		b.Kernel, b.Machine, b.CPUs, p.measured(verified.CostControls))
+	w.WriteString("| | 1 subflow | 2 subflows | 4 subflows | 8 subflows | of a core at 10 Gbit/s, 2 subflows | " +
+		"goodput of reno's | CPU s/GB, all of the kernel |\n|---|---|---|---|---|---|---|---|\n")
 	var names []string
 	for _, c := range b.Cost {
 		if !slices.Contains(names, c.Control) {

@@ -12,9 +12,9 @@ import (
 	"github.com/mpcc/mpcc/test/verified"
 )
 
-// writeSweep writes the goodputs of a sweep: a row for each network, a column for each congestion control or scheduler. Where the
-// paths share nothing, a cell shows the user's goodput over that in the column s.Apart. Where the paths share a line with other
-// users, a cell shows the user's goodput and the others', both over those in the column s.Shared.
+// writeSweep writes the goodputs of a sweep: a row for each network, a column for each congestion control or scheduler.
+// Where the paths share nothing, a cell shows the user's goodput over that in the column s.Apart. Where the paths share a
+// line with other users, a cell shows the user's goodput and the others', both over those in the column s.Shared.
 func (p part) writeSweep(w *strings.Builder, root string, s verified.Sweep) error {
 	if len(p.table) == 0 {
 		w.WriteString("Not yet.\n\n")
@@ -80,8 +80,8 @@ func (p part) goodput(row, column, whose string) float64 {
 	return r.Figures[whose]
 }
 
-// writeRatios writes a table with a row for each network: what all links carry, where capacities are given; the goodputs in the
-// reference column; and the goodputs in every other column, as ratios to those.
+// writeRatios writes a table with a row for each network: what all links carry, where capacities are given; the goodputs in
+// the reference column; and the goodputs in every other column, as ratios to those.
 func (p part) writeRatios(w *strings.Builder, s verified.Sweep, title, reference string, networks []string,
 	capacities map[string]float64, goodputs ...string) {
 	if len(networks) == 0 {

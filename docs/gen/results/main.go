@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command results writes docs/results.md and a page for each experiment, with their plots, from the reports in
-// docs/results: NAME.json, of mpcc report -j, and NAME.csv, of mpcc report --csv. What is to be remarked on an experiment is in remarks, beside this file.
+// docs/results: NAME.json, of mpcc report -j, and NAME.csv, of mpcc report --csv. What is to be remarked on an experiment is
+// in remarks, beside this file.
 package main
 
 import (
@@ -148,8 +149,8 @@ func source(e *report.Experiment, of bool) string {
 	if repeatsAre(name) {
 		return fmt.Sprintf("\n%[2]s: [%[1]s.csv](%[1]s.csv); means and verdicts: [%[1]s.json](%[1]s.json).\n", name, whose)
 	}
-	return fmt.Sprintf("\nMeans and verdicts: [%[1]s.json](%[1]s.json). The kernel's runs are older than the CSV of repeats: their intervals "+
-		"cannot be computed again from single figures.\n", name)
+	return fmt.Sprintf("\nMeans and verdicts: [%[1]s.json](%[1]s.json). The kernel's runs are older "+
+		"than the CSV of repeats: their intervals cannot be computed again from single figures.\n", name)
 }
 
 // repeatsAre says whether the repeats of an experiment are kept.

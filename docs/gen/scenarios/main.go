@@ -18,7 +18,9 @@ import (
 //go:embed page.md
 var page string
 
-var document = schema.Document{Language: language, Page: page, PageFile: "docs/scenarios.md", SchemaFile: "docs/scenario.schema.json"}
+var document = schema.Document{
+	Language: language, Page: page, PageFile: "docs/scenarios.md", SchemaFile: "docs/scenario.schema.json",
+}
 
 func main() { document.Main() }
 

@@ -134,13 +134,15 @@ func (l Language) schemaOf(text Text) *jsonschema.Schema {
 }
 
 // describe adds to the schema what the tags say, and writes a table of each type's keys.
-func (l Language) describe(schema *jsonschema.Schema, t reflect.Type, out *strings.Builder, varying bool, done map[string]bool) {
+func (l Language) describe(schema *jsonschema.Schema, t reflect.Type, out *strings.Builder, varying bool,
+	done map[string]bool) {
 	if done[t.Name()] {
 		return
 	}
 	done[t.Name()] = true
 	definition := schema.Definitions[t.Name()]
-	fmt.Fprintf(out, "### %s\n\n%s\n\n| key | shape | default | meaning |\n|---|---|---|---|\n", t.Name(), sentence(definition.Description, t.Name()))
+	fmt.Fprintf(out, "### %s\n\n%s\n\n| key | shape | default | meaning |\n|---|---|---|---|\n",
+		t.Name(), sentence(definition.Description, t.Name()))
 	definition.Description = sentence(definition.Description, t.Name())
 	var inner []func()
 	for _, f := range reflect.VisibleFields(t) {

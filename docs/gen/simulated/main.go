@@ -156,7 +156,9 @@ func keep(all []figure) error {
 	number := func(v float64) string { return strconv.FormatFloat(v, 'g', 5, 64) }
 	rows := [][]string{{"scenario", "metric", "of", "at", "n", "mean", "low", "high"}}
 	for _, f := range all {
-		rows = append(rows, []string{f.scenario, f.metric, f.of, f.at, strconv.Itoa(f.n), number(f.mean), number(f.low), number(f.high)})
+		rows = append(rows, []string{
+			f.scenario, f.metric, f.of, f.at, strconv.Itoa(f.n), number(f.mean), number(f.low), number(f.high),
+		})
 	}
 	if err := w.WriteAll(rows); err != nil {
 		return err
@@ -267,14 +269,17 @@ func compare(simulated []figure) (string, error) {
 			overlap++
 		}
 		fmt.Fprintf(&b, "| %s | %s | %s | %s ± %s | %s ± %s | %s |\n", p.scenario, p.of, strings.ReplaceAll(p.at, "=", " "),
-			digits(p.kernel.Mean, 3), digits((*p.kernel.High-*p.kernel.Low)/2, 2), digits(p.mean, 3), digits((p.high-p.low)/2, 2), difference)
+			digits(p.kernel.Mean, 3), digits((*p.kernel.High-*p.kernel.Low)/2, 2),
+			digits(p.mean, 3), digits((p.high-p.low)/2, 2), difference)
 	}
-	fmt.Fprintf(&b, "\n%d of the %d are within 5 %% of the kernel's or within the kernel's interval; the others are bold. %d of the pairs of intervals overlap.\n",
+	fmt.Fprintf(&b, "\n%d of the %d are within 5 %% of the kernel's or within the kernel's interval; the others are bold. "+
+		"%d of the pairs of intervals overlap.\n",
 		near, len(all), overlap)
 	b.WriteString("\n| windows of | class | at | from the kernel's | from each other |\n|---|---|---|---:|---:|\n")
 	for _, f := range simulated {
 		if f.metric == windows {
-			fmt.Fprintf(&b, "| %s | %s | %s | %.2f | %.2f to %.2f |\n", f.scenario, f.of, strings.ReplaceAll(f.at, "=", " "), f.mean, f.low, f.high)
+			fmt.Fprintf(&b, "| %s | %s | %s | %.2f | %.2f to %.2f |\n",
+				f.scenario, f.of, strings.ReplaceAll(f.at, "=", " "), f.mean, f.low, f.high)
 		}
 	}
 	return b.String(), nil

@@ -30,9 +30,11 @@ func TestNearTheKernel(t *testing.T) {
 			t.Errorf("%s: only %d figures have one of the kernel beside them", e.name, len(all))
 		}
 		for _, p := range all {
-			t.Logf("%s, %s, %s: %.4g ± %.2g, in the kernel %.4g ± %.2g", p.scenario, p.of, p.at, p.mean, (p.high-p.low)/2, p.kernel.Mean, (*p.kernel.High-*p.kernel.Low)/2)
+			t.Logf("%s, %s, %s: %.4g ± %.2g, in the kernel %.4g ± %.2g",
+				p.scenario, p.of, p.at, p.mean, (p.high-p.low)/2, p.kernel.Mean, (*p.kernel.High-*p.kernel.Low)/2)
 			if !p.near() {
-				t.Errorf("%s, %s, %s: %.4g, and in the kernel %.4g from %.4g to %.4g", p.scenario, p.of, p.at, p.mean, p.kernel.Mean, *p.kernel.Low, *p.kernel.High)
+				t.Errorf("%s, %s, %s: %.4g, and in the kernel %.4g from %.4g to %.4g",
+					p.scenario, p.of, p.at, p.mean, p.kernel.Mean, *p.kernel.Low, *p.kernel.High)
 			}
 		}
 	}

@@ -64,7 +64,9 @@ func distances(name, folder string, r *result.Result) (figures []figure, err err
 			slices.Sort(from)
 			slices.Sort(mutual)
 			point := describe(plot.At)
-			figures = append(figures, figure{name, windows, series.Name, point, len(from), quantile(from, 0.5), quantile(mutual, 0.05), quantile(mutual, 0.95)})
+			figures = append(figures, figure{
+				name, windows, series.Name, point, len(from), quantile(from, 0.5), quantile(mutual, 0.05), quantile(mutual, 0.95),
+			})
 		}
 	}
 	return figures, nil
