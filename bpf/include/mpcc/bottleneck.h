@@ -80,8 +80,8 @@
 /*
  * A subflow compares its delays with those of one sibling at a time, and the siblings take turns. The turns of a subflow are
  * 6 intervals (98 ms) apart for each subflow of the connection, and at least 12: a connection makes some ten comparisons a
- * second at most, of however many subflows. After MPCC_STEADY verdicts in a row that changed nothing, and one for each lag to
- * be tried, the subflow skips three of four turns of that sibling.
+ * second at most, of however many subflows. After MPCC_STEADY verdicts in a row that changed nothing, and one for each lag
+ * to be tried, the subflow skips three of four turns of that sibling.
  */
 #define MPCC_TURN_OF_EACH 6
 #define MPCC_STEADY 4
@@ -283,8 +283,8 @@ static __always_inline __s64 within(__s64 v, __s64 bound)
 }
 
 /*
- * Two subflows' mean RTTs over the same interval or period, in eighths of a record's unit, from the rings of both records; the
- * sibling's mean is in the lower half of one number, so that one addition or subtraction is of both means. 0 = no samples.
+ * Two subflows' mean RTTs over one interval or period, in eighths of a record's unit, from the rings of both records. The
+ * sibling's mean is in the lower half of the number, so that one addition or subtraction is of both. 0 = no samples.
  */
 static __always_inline __u64 means_of(const __u16 *own, const __u16 *sibling, __u32 size, __s64 at,
 				      __s32 lag)
@@ -424,7 +424,7 @@ MPCC_GLOBAL __u32 add_periods(struct mpcc_delays *own nonnull,
 	return (__u32)c.count / 2;
 }
 
-/* Adds up, at a scale, the so many means that the scale before has left. Leaves the means of the next, and returns how many. */
+/* Adds up, at a scale, count means that the scale before has left. Leaves the means of the next, and returns how many. */
 MPCC_GLOBAL __u32 add_coarser(struct mpcc_delays *own nonnull, __u32 scale, __u32 count)
 {
 	for (__u32 i = 0; i < MPCC_PERIODS / 4; i++) {
@@ -609,8 +609,8 @@ static __always_inline __u32 last_verdict(const struct mpcc_delays *own, __u32 s
 }
 
 /*
- * A new verdict on a sibling, whose id is not 0, or the last verdict if fewer than judge_every() intervals have passed since.
- * Takes one comparison of the records, or two if the base RTTs differ, of 1 to 6 us each.
+ * A new verdict on a sibling, whose id is not 0, or the last verdict if fewer than judge_every() intervals have passed
+ * since. Takes one comparison of the records, or two if the base RTTs differ, of 1 to 6 us each.
  */
 MPCC_GLOBAL __u32 judge_bottleneck(struct mpcc_delays *own nonnull,
 				   const struct mpcc_delays *sibling nonnull, __u32 sibling_id)

@@ -155,8 +155,8 @@ static __always_inline __u64 step_by_queue(const struct mpcc_queue *q, const str
 }
 
 /*
- * Whether the event that has TCP call ssthresh is a loss. After an ECN mark, or when this host has dropped a packet on its way
- * out, the kernel keeps no ssthresh to go back to.
+ * Whether the event that has TCP call ssthresh is a loss. After an ECN mark, or when this host has dropped a packet on its
+ * way out, the kernel keeps no ssthresh to go back to.
  */
 static __always_inline bool is_loss(const struct tcp_sock *tp)
 {

@@ -16,8 +16,8 @@
  * sent again on a subflow that recovers from a timeout, nor on a backup unless all subflows with unacknowledged
  * data are stalled, as in the kernel.
  *
- * Data that the peer dropped after a subflow-level ACK is retransmitted by no subflow. All outstanding data is then sent again:
- * the kernel would send one fragment at each timeout of the connection, for minutes.
+ * Data that the peer dropped after a subflow-level ACK is retransmitted by no subflow. All outstanding data is then sent
+ * again: the kernel would send one fragment at each timeout of the connection, for minutes.
  *
  * After the rule: one that marks nothing waits. That is granted only if an ACK is sure to come that ends the
  * wait: data of the connection is outstanding, and a subflow that is alive and has no room, or whose send buffer

@@ -111,7 +111,7 @@ extern void sched_set_scheduled(struct mptcp_subflow_context *subflow, bool sche
 extern bool sched_active(struct mptcp_subflow_context *subflow) __ksym;
 
 #ifdef MPCC_NATIVE
-/* Older trees let programs call the first. Newer ones, since 2026, have the second, and may have the first for themselves. */
+/* Older trees let programs call the first. Newer ones, since 2026, have the second, and may keep the first private. */
 extern void mptcp_set_timeout(struct sock *sk) __ksym __weak;
 extern void bpf_mptcp_set_timeout(struct mptcp_sock *msk) __ksym __weak;
 /* In older trees the scheduler counts a timeout, by the first. Newer ones have the second, and count before they ask. */

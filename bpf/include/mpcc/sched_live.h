@@ -130,10 +130,10 @@ static __always_inline __u64 ack_us(const struct mpcc_scene *s)
 }
 
 /*
- * Whether the peer has dropped the oldest byte after a subflow-level ACK: no subflow carries the byte any more, and no DATA_ACK
- * covers the byte. A Linux receiver drops data beyond the offered window so. A Linux sender sends beyond a window that has
- * shrunk, because TCP takes a smaller window from an ACK only if that ACK is new to the subflow, while MPTCP adds every new
- * DATA_ACK to the last window taken. Bytes below resent_to were sent again already, and are not sent a third time here.
+ * Whether the peer has dropped the oldest byte after a subflow-level ACK: no subflow carries the byte any more, and no
+ * DATA_ACK covers the byte. A Linux receiver drops data beyond the offered window so. A Linux sender sends beyond a window
+ * that has shrunk, because TCP takes a smaller window from an ACK only if that ACK is new to the subflow, while MPTCP adds
+ * every new DATA_ACK to the last window taken. Bytes below resent_to were sent again already, and not a third time.
  */
 static __always_inline bool peer_dropped(struct sched_state *st, struct mptcp_sock *msk)
 {

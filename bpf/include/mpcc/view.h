@@ -54,8 +54,8 @@ static __always_inline bool in_loss(const struct tcp_sock *tp)
 }
 
 /*
- * At an ACK: the newest RTT sample; 0 = none. After a timeout a sample may be of a retransmitted segment, and measure neither
- * transmission. In fast recovery it may too, but the kernel does not call cong_avoid there.
+ * At an ACK: the newest RTT sample; 0 = none. After a timeout a sample may be of a retransmitted segment, and measure
+ * neither transmission. In fast recovery it may too, but the kernel does not call cong_avoid there.
  */
 static __always_inline __u32 newest_rtt(const struct tcp_sock *tp)
 {
