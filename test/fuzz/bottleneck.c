@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
  * The detector of shared bottlenecks over any samples: what an interval notes, and of verdicts that
- *   a record compared with itself never speaks for two queues, and two records compared both ways the same
- *   none comes of fewer intervals than a scale needs
- *   the same queue on both is found to be shared, two unrelated ones to be apart
+ *   a record compared with itself never speaks for two queues, and two records compared both ways say the same
+ *   fewer intervals than a scale needs give no verdict
+ *   one queue of both subflows is found to be shared, two unrelated queues to be apart
  *   "shared" becomes undecided when the evidence ends
- * and the sums at every scale, of both subflows' means one by one, and the evidence of these sums in floating point
+ * and the sums at every scale, against sums of both subflows' means one by one, and the evidence in floating point
  */
 #include "native.h"
 
 #include "mpcc/bottleneck.h"
 
 #define SUBFLOWS 3
-/* Second differences take two intervals more than there are of them. */
+/* n second differences take n + 2 intervals. */
 #define FEWEST_INTERVALS (MPCC_FEWEST_CHANGES + 2)
 
 static struct mpcc_delays records[SUBFLOWS];
 static struct mpcc_delay_sum sums[SUBFLOWS];
 static __u32 noted[SUBFLOWS];
 static __u32 bases_us[SUBFLOWS];
-/* Of a connection that has had many subflows: equal modulo 8. */
+/* Equal modulo 8, as in a connection that has had many subflows. */
 static const __u32 ids[SUBFLOWS] = { 2, 10, 18 };
 
 static void start(void)
@@ -29,7 +29,7 @@ static void start(void)
 	memset(noted, 0, sizeof(noted));
 }
 
-/* An ACK, as a congestion control would see it. */
+/* Notes an ACK as a congestion control does. */
 static void ack(int i, __u64 now_us, __u32 rtt_us)
 {
 	struct mpcc_delays *d = &records[i];
@@ -70,7 +70,7 @@ static __s64 cut(__s64 change, __s64 most)
 	return change > most ? most : change < -most ? -most : change;
 }
 
-/* The sums at the scales before end, from the means of both subflows at the first of these scales, newest first. */
+/* The sums at the scales before end, from n means of both subflows at the first of these scales, newest first. */
 static void check_scales(const struct mpcc_delays *own, int scale, int end, struct means *m, int n)
 {
 	for (; scale < end; scale++) {
@@ -125,7 +125,7 @@ static void check_evidence(const struct mpcc_delays *own, __u32 finest, __s32 go
 		mean = (double)s->power / s->count;
 		n = (double)s->sum * s->sum / (2. * s->power);
 		alike = 1 - (double)s->difference / s->power;
-		/* Of the noise tell the finest scale and, if it is of intervals, the next. */
+		/* The finest scale tells of the noise; so does the next, if that is of intervals. */
 		if (heard == 1 || (heard == 2 && j < 3)) {
 			noise = __builtin_fmax(noise, mean * (1 << j));
 			if (heard == 2 || alike < 0.5 - 1 / 256.)
@@ -137,7 +137,7 @@ static void check_evidence(const struct mpcc_delays *own, __u32 finest, __s32 go
 		f = __builtin_fmax(0, 0.84 * (1 - noise / (mean * (1 << j))));
 		f_wrong = 1 / 256. + 2 / mean;
 		found = n * f * (alike - 5 * f / 8);
-		/* Only evidence for one queue, after evidence for two, is halved. */
+		/* Evidence for one queue is halved after evidence for two; where the sign is in doubt, nothing is checked. */
 		if (found > 0 && evidence < 0 && -evidence <= wrong)
 			return;
 		evidence += evidence < 0 && found > 0 ? found / 2 : found;
@@ -148,7 +148,7 @@ static void check_evidence(const struct mpcc_delays *own, __u32 finest, __s32 go
 		"evidence %g, want %g to within %g", got_q8 / 256., evidence, wrong);
 }
 
-/* The sums, and their evidence, that a comparison of i's delays with k's leaves in i's record. */
+/* The sums that a comparison of i's delays with k's leaves in i's record, and the evidence. */
 static void check_sums(int i, int k, __s32 lag)
 {
 	const struct mpcc_delays *own = &records[i], *sibling = &records[k];
@@ -196,16 +196,16 @@ static __u32 judge(int i, int k)
 #define RUN_MS 20000
 
 /*
- * Twenty seconds of a queue that changes at random, seen by both subflows, the second one's ACKs later; or of two
- * such queues. An ACK a millisecond, and jitter. So many times a second the host's CPU pauses for up to 20 ms: the ACKs of
- * the pause are seen at its end, and the burst sent then fills both queues for half as long.
+ * Twenty seconds of a queue that changes at random, seen by both subflows, by the second one later; or of two such queues.
+ * An ACK a millisecond, with jitter. So many times a second the host's CPU pauses for up to 20 ms: the ACKs of the pause are
+ * seen at the end, and the burst sent then fills both queues for half as long.
  */
 static __u32 verdict_of(__u64 seed, bool shared, __u32 later_ms, __u32 jitter_us, __u32 pauses)
 {
 	static __u32 delay_us[2][RUN_MS];
-	static __u32 seen_at_ms[RUN_MS]; /* an ACK that comes then */
-	/* With pauses the queue changes little beside what they do. */
-	__u32 ends[] = { 0, 0 }, rise_us = pauses ? 50 : 400;
+	static __u32 seen_at_ms[RUN_MS]; /* when the ACK of each millisecond is seen */
+	/* With pauses the queue itself changes little. */
+	__u32 verdicts[] = { 0, 0 }, rise_us = pauses ? 50 : 400;
 
 	start();
 	bases_us[0] = 20000;
@@ -214,9 +214,7 @@ static __u32 verdict_of(__u64 seed, bool shared, __u32 later_ms, __u32 jitter_us
 		for (int ms = 0; ms < RUN_MS; ms++) {
 			__u32 before = ms ? delay_us[q][ms - 1] : 0;
 
-			delay_us[q][ms] = random_of(&seed, 256) ?
-						  before + random_of(&seed, rise_us) :
-						  before / 2;
+			delay_us[q][ms] = random_delay(&seed, before, rise_us);
 		}
 	for (__u32 ms = 0; ms < RUN_MS; ms++)
 		seen_at_ms[ms] = ms;
@@ -242,17 +240,17 @@ static __u32 verdict_of(__u64 seed, bool shared, __u32 later_ms, __u32 jitter_us
 		ack(1, now_us,
 		    bases_us[1] + delay_us[!shared][ms - later_ms] + late_us +
 			    random_of(&seed, jitter_us + 1));
-		ends[0] = judge(0, 1);
-		ends[1] = judge(1, 0);
+		verdicts[0] = judge(0, 1);
+		verdicts[1] = judge(1, 0);
 		require(judge(0, 0) != MPCC_APART, "at %u ms", ms);
 	}
-	require(ends[0] == ends[1], "verdicts %u, %u", ends[0], ends[1]);
-	return ends[0];
+	require(verdicts[0] == verdicts[1], "verdicts %u, %u", verdicts[0], verdicts[1]);
+	return verdicts[0];
 }
 
 /*
- * Twenty seconds of one queue, as above; then the queue stays empty and the RTTs the same. So nothing tells of a shared queue
- * any more, nor of two queues: the verdict is undecided again.
+ * Twenty seconds of one queue, as above; then the queue stays empty and the RTTs the same. That tells neither of a shared
+ * queue nor of two: the verdict is undecided again.
  */
 static void check_end_of_evidence(__u64 seed)
 {
@@ -265,10 +263,7 @@ static void check_end_of_evidence(__u64 seed)
 		__u64 now_us = 1000000000 + 1000 * (__u64)ms;
 		__u32 verdict;
 
-		delay_us = random_of(&state, 256) ? delay_us + random_of(&state, 400) :
-						    delay_us / 2;
-		if (ms >= RUN_MS)
-			delay_us = 0;
+		delay_us = ms < RUN_MS ? random_delay(&state, delay_us, 400) : 0;
 		for (int i = 0; i < 2; i++)
 			ack(i, now_us, bases_us[i] + delay_us);
 		verdict = judge(0, 1);
@@ -305,7 +300,7 @@ static void check_pairs(void)
 		pair_index(&records[0], 1000), oldest);
 }
 
-/* A record has all intervals from its first one on, as long as there is room for them. */
+/* A record has all intervals from the first one on, while there is room. */
 static void check_oldest(void)
 {
 	start();
@@ -321,7 +316,7 @@ static void check_oldest(void)
 }
 
 /*
- * The mean of a period is the mean over the means of the period's intervals with samples. An interval's mean that is longer
+ * The mean of a period is the mean of the means of the period's intervals with samples. An interval's mean that is longer
  * than the means noted before and after counts as the longer one of these two.
  */
 static void check_periods(void)
@@ -362,8 +357,8 @@ static void check_periods(void)
 }
 
 /*
- * In a connection of so many subflows, so many judged by this one: a sibling is judged at every turn until four verdicts in a
- * row have changed nothing, and one more for each lag, then at every fourth. A turn is 6 intervals for each subflow.
+ * In a connection of so many subflows, a subflow that judges so many siblings judges one at every turn until four verdicts
+ * in a row, and one more for each lag, have changed nothing; then at every fourth. A turn is 6 intervals for each subflow.
  */
 static void check_pace_of(__u32 subflows, __u32 siblings, __u32 lags)
 {
@@ -410,16 +405,16 @@ static void change_queues(__u64 *seed, __u32 size)
 }
 
 /*
- * Records of all lengths, with many gaps, with few and with none; of numbers at random, and of two queues or of one, each
- * with noise.
+ * Records of all lengths, with many gaps, with few and with none: of numbers at random, of one queue, and of two, both with
+ * noise.
  */
-static void check_compared(void)
+static void check_comparisons(void)
 {
 	__u64 seed = 1;
 
 	for (int n = 0; n < 2000; n++) {
-		__u32 gap = n % 4, behind = n / 4 % 3, size = 1 + random_of(&seed, 65535);
-		__u32 noise = behind ? 1 + size / 64 : size;
+		__u32 gap = n % 4, queue_count = n / 4 % 3, size = 1 + random_of(&seed, 65535);
+		__u32 noise = queue_count ? 1 + size / 64 : size;
 
 		change_queues(&seed, size);
 		start();
@@ -429,7 +424,9 @@ static void check_compared(void)
 			d->first = 1000 + random_of(&seed, 30);
 			d->newest = d->first + random_of(&seed, 1400);
 			for (__u64 at = d->first; at <= d->newest; at++) {
-				__u32 queue = behind ? queues[behind == 2 ? i : 0][at - 1000] : 0;
+				__u32 queue = queue_count ?
+						      queues[queue_count == 2 ? i : 0][at - 1000] :
+						      0;
 				__u16 mean = 1 + queue + random_of(&seed, noise);
 
 				d->rtt[at % MPCC_INTERVALS] = gap && !random_of(&seed, gap * gap) ?
@@ -454,13 +451,13 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 
 	check_oldest();
 	check_periods();
-	check_compared();
+	check_comparisons();
 	check_pairs();
 	check_pace();
 	for (__u64 seed = 1; seed <= 5; seed++)
 		check_end_of_evidence(seed);
 	for (__u64 seed = 1; seed <= 5; seed++)
-		for (__u32 i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		for (__u32 i = 0; i < ARRAY_SIZE(cases); i++) {
 			__u32 later = cases[i].later_ms, jitter = cases[i].jitter_us;
 			__u32 pauses = cases[i].pauses;
 			__u32 of_one = verdict_of(seed, true, later, jitter, pauses);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* How far each rule may go. Include after the algorithm. */
+/* By how much each rule may move a window. Include after the algorithm. */
 #ifndef FUZZ_BOUNDS_H
 #define FUZZ_BOUNDS_H
 
@@ -8,11 +8,11 @@
 #define ANY __builtin_inf()
 #define HALF_WINDOW -1
 
-/* How far a rule goes at most, in packets per window; 0: not at all. */
+/* What a rule adds to a window and takes from a window at most, in packets per window of acknowledged ones. */
 struct bounds {
 	const char *name;
 	double up, down;
-	bool not_reno; /* one subflow alone */
+	bool not_reno; /* with one subflow */
 	bool sets_window;
 };
 
@@ -34,7 +34,7 @@ static const struct bounds all_bounds[] = {
 
 static const struct bounds *bounds_of_algorithm(void)
 {
-	for (size_t i = 0; i < sizeof(all_bounds) / sizeof(*all_bounds); i++)
+	for (size_t i = 0; i < ARRAY_SIZE(all_bounds); i++)
 		if (!strcmp(ALGORITHM.name, all_bounds[i].name))
 			return &all_bounds[i];
 	require(false, "%s has no bounds here", ALGORITHM.name);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * CDD's cuts over any sequence of ACKs: at most one a period, only of the slowest subflow and only while
- * it has a queue, whether it is coupled or not, never below 2 packets, and not during a timeout's recovery; and theta after
- * each, in floating point.
+ * CDD's cuts over any sequence of ACKs: at most one a period, only of the slowest subflow, coupled or not, and only while
+ * that has a queue, never below 2 packets, and none during a timeout's recovery. And theta after each ACK, in floating
+ * point.
  */
 #include "native.h"
 
@@ -10,7 +10,6 @@
 
 #include "connection.h"
 
-static struct connection connection;
 static struct tcp_sock *const slow = &connection.subflows[0], *const fast = &connection.subflows[1];
 
 static void set_base(struct tcp_sock *tp, __u32 rtt_us)
@@ -19,10 +18,10 @@ static void set_base(struct tcp_sock *tp, __u32 rtt_us)
 	tp->rtt_min.s[0].v = rtt_us;
 }
 
-/* A slow path with a queue as long as itself, beside one that is twice as fast. */
+/* A slow path whose queue takes as long as the path itself, beside a path that is twice as fast. */
 static void start(void)
 {
-	join(&connection, 2, &cdd);
+	join(2, &cdd);
 	slow->snd_cwnd = 40;
 	slow->srtt_us = 100000 << 3;
 	set_base(slow, 50000);
@@ -58,7 +57,7 @@ static void require_window(const struct tcp_sock *tp, __u32 window, __u32 ssthre
 		ssthresh);
 }
 
-/* N = 10 and w = 20 give a theta_max of 1.425: theta, 2, is above it. */
+/* N = 10 and w = 20 give a theta_max of 1.425: theta, 2, is above theta_max. */
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
 	static const __u32 windows[] = { 20, 10, 5, 2, 2, 2 };
@@ -80,18 +79,18 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	ack(slow, 1);
 	require_window(slow, 20, 20);
 
-	/* Without a queue nothing is cut: the path is just long. */
+	/* A path that is just long has no queue, and nothing is cut. */
 	start();
 	set_base(slow, 96000);
 	ack(slow, 0);
 	require_window(slow, 40, 64);
-	/* From 2 on, the ratio 3 counts for a quarter. */
+	/* After theta 2 the ratio 3 counts for a quarter. */
 	slow->srtt_us = 150000 << 3;
 	ack(slow, 500000);
 	require(theta_of(slow) == 2.25, "theta %g", theta_of(slow));
 	require_window(slow, 17, 17);
 
-	/* After a timeout there is none until the recovery is over. */
+	/* After a timeout nothing is cut until the recovery is over. */
 	start();
 	slow->inet_conn.icsk_ca_state = TCP_CA_Loss;
 	ack(slow, 1);
@@ -102,7 +101,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	ack(slow, 10000001);
 	require_window(slow, 20, 20);
 
-	/* Once the path has become longer, the kernel's minimum tells, if it is to. */
+	/* Once the path has become longer, the kernel's minimum over a window of time tells. */
 	for (base_rtt = BASE_LIFETIME; base_rtt <= BASE_WINDOW; base_rtt++) {
 		start();
 		slow->rtt_min.s[0].v = 96000;

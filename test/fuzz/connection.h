@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* A connection for the BPF sources to walk. Include after the algorithm. */
+/* A connection for congestion controls to walk. Include after the algorithm. */
 #ifndef FUZZ_CONNECTION_H
 #define FUZZ_CONNECTION_H
 
@@ -8,10 +8,14 @@
 struct connection {
 	struct tcp_sock subflows[MPCC_MAX_SUBFLOWS];
 	struct mptcp_subflow_context contexts[MPCC_MAX_SUBFLOWS];
+	struct dst_entry routes[MPCC_MAX_SUBFLOWS];
 	struct mptcp_sock sock;
 };
 
-/* What depends on time, and on what a socket has seen before, is left out. */
+static struct connection connection;
+static struct net_device interfaces[] = { { .ifindex = 1 }, { .ifindex = 2 }, { .ifindex = 3 } };
+
+/* Sets the tunables so that no decision depends on the time or on a socket's past. */
 static inline void decide_at_once(void)
 {
 	couple = COUPLE_ALWAYS;
@@ -21,16 +25,25 @@ static inline void decide_at_once(void)
 #endif
 }
 
-/* So many established subflows under a congestion control that decides at once, their ids from 1 on, the rest zero. */
-static inline void join(struct connection *c, __u32 count, const struct tcp_congestion_ops *ops)
+/* Leaves the subflows in the connection whose bits are set. */
+static inline void link_only(__u32 bits)
 {
-	struct list_head *last = &c->sock.conn_list;
+	struct list_head *last = &connection.sock.conn_list;
 
+	for (__u32 i = 0; i < MPCC_MAX_SUBFLOWS; i++)
+		if (bits & 1 << i)
+			last = last->next = &connection.contexts[i].node;
+	last->next = &connection.sock.conn_list;
+}
+
+/* Joins so many established subflows, with ids from 1 on, whose congestion control decides at once. All else is zero. */
+static inline void join(__u32 count, const struct tcp_congestion_ops *ops)
+{
 	decide_at_once();
-	memset(c, 0, sizeof(*c));
+	memset(&connection, 0, sizeof(connection));
 	for (__u32 i = 0; i < count; i++) {
-		struct tcp_sock *tp = &c->subflows[i];
-		struct mptcp_subflow_context *ctx = &c->contexts[i];
+		struct tcp_sock *tp = &connection.subflows[i];
+		struct mptcp_subflow_context *ctx = &connection.contexts[i];
 
 		tp->is_mptcp = true;
 		tp->is_cwnd_limited = 1;
@@ -41,21 +54,38 @@ static inline void join(struct connection *c, __u32 count, const struct tcp_cong
 		flow_of(tp)->together = MPCC_ALL_TOGETHER;
 		ctx->subflow_id = i + 1;
 		ctx->tcp_sock = (struct sock *)tp;
-		ctx->conn = (struct sock *)&c->sock;
-		last = last->next = &ctx->node;
+		ctx->conn = (struct sock *)&connection.sock;
 	}
-	last->next = &c->sock.conn_list;
+	link_only((1 << count) - 1);
 }
 
-/* Leaves those in the connection whose bit is set. */
-static inline void link_only(struct connection *c, __u32 bits)
+#ifndef MPCC_OWN_COURSE
+/* Joins so many subflows on CUBIC's course: past slow start, with data in flight. */
+static inline void join_grown(__u32 count, const struct tcp_congestion_ops *ops)
 {
-	struct list_head *last = &c->sock.conn_list;
+	join(count, ops);
+	growth = GROWTH_CUBIC;
+	for (__u32 i = 0; i < count; i++) {
+		connection.subflows[i].snd_ssthresh = 2;
+		connection.subflows[i].packets_out = 1;
+		connection.subflows[i].tcp_mstamp = 1000000;
+	}
+}
+#endif
 
-	for (__u32 i = 0; i < MPCC_MAX_SUBFLOWS; i++)
-		if (bits & 1 << i)
-			last = last->next = &c->contexts[i].node;
-	last->next = &c->sock.conn_list;
+/* Gives subflow i a route over an interface. */
+static inline void set_interface(__u32 i, __u32 interface)
+{
+	connection.routes[i].dev = &interfaces[interface];
+	connection.subflows[i].inet_conn.icsk_inet.sk.sk_dst_cache = &connection.routes[i];
+}
+
+/* The path has had one RTT from the first sample to the newest. */
+static inline void set_rtt(struct tcp_sock *tp, __u32 rtt_us)
+{
+	tp->srtt_us = rtt_us << 3;
+	tp->rtt_min.s[0].v = rtt_us;
+	tp->rack.rtt_us = rtt_us;
 }
 
 static inline struct cc_state *private_of(struct tcp_sock *tp)
@@ -63,7 +93,7 @@ static inline struct cc_state *private_of(struct tcp_sock *tp)
 	return (struct cc_state *)tp->inet_conn.icsk_ca_priv;
 }
 
-/* Calls a program as the kernel does, with its arguments in 64 bits each. */
+/* Calls a program as the kernel does: each argument has 64 bits. */
 #define CALL(program, ...) program((unsigned long long[]){ __VA_ARGS__ })
 #define ARG(pointer) ((unsigned long)(pointer))
 

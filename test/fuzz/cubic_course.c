@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * CUBIC's curve over any sequence of ACKs and silences: its age is the time in which something was in flight, to within
- * an RTT, however long the silences and the connection last. And once:
+ * CUBIC's curve over any sequence of ACKs and silences: the age is the time with something in flight, to within an RTT,
+ * however long the silences and the connection last. And once:
  *   a subflow that keeps a part of its growth has the same part of Reno's growth in the TCP-friendly region
  *   five hours without a loss do not make a segment add less than in the first minute
- *   an RTT that is not known adds nothing to the curve's age
+ *   an unknown RTT adds nothing to the curve's age
  */
 #include "native.h"
 
@@ -12,17 +12,16 @@
 
 #include "connection.h"
 
-static struct connection connection;
 static struct tcp_sock *const tp = &connection.subflows[0];
 
-/* The curve's begin and the pause's in 64 bits, which never go round. */
+/* When the curve and the pause began, in 64 bits that never go round. */
 static struct {
 	__u64 now_us, began_us, quiet_us;
 } model;
 
 static void start(__u32 cwnd)
 {
-	join(&connection, 1, &lia);
+	join(1, &lia);
 	tp->snd_cwnd = cwnd;
 	tp->rtt_min.s[0].v = ~0U;
 	memset(&model, 0, sizeof(model));
@@ -31,7 +30,7 @@ static void start(__u32 cwnd)
 	cubic_step(flow_of(tp), tp, WHOLE_Q16);
 }
 
-/* What a segment adds now, of 2^40 packets. */
+/* What a segment adds after an ACK, in units of 2^-29 packets. */
 static __s64 ack(__u64 after_us, __u32 rtt_us, bool in_flight)
 {
 	__u64 sent_us;
@@ -93,7 +92,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 		later = ack(60000000, 50000, true);
 		require(later >= first, "minute %d: %lld, the first %lld", minute, later, first);
 	}
-	/* No RTT is known: as at the curve's begin, when nothing is above the plateau. */
+	/* Without an RTT a segment adds as much as at the curve's begin, on the plateau. */
 	start(1000);
 	flow_of(tp)->last_max = 1000;
 	flow_of(tp)->curve_subflows = 0;
@@ -108,14 +107,14 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
 
 	start(1 + draw_number(&in, 16));
 	while (in.size) {
-		/* A timeout would end what takes as long as that with something in flight. */
+		/* With something in flight a timeout would end a longer silence. */
 		__u64 after_us = draw_number(&in, model.quiet_us ? 44 : 30);
 		__u32 rtt_us = 1 + draw_number(&in, 24);
 		__u64 want_us;
 
 		ack(after_us, rtt_us, draw_byte(&in) % 2);
 		want_us = model.now_us - model.began_us;
-		/* A silence of nearly 2^32 us, or a multiple of it, looks shorter than an RTT, and is taken for none. */
+		/* A silence of nearly a multiple of 2^32 us looks shorter than an RTT: like no silence. */
 		require(age_us() <= want_us + rtt_us && want_us <= age_us() + (__u64)rtt_us,
 			"age %u us, want %llu", age_us(), want_us);
 		model.began_us = model.now_us - age_us();

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * The decisions of one congestion control (-DALGORITHM=lia) on any input at all, besides the
- * sanitizers' own checks:
+ * The decisions of one congestion control (-DALGORITHM=lia) on any input at all, besides the sanitizers' own checks:
  *   numbers are normal, their exponents small
- *   an increase is within the bound of its rule; alone, or in a group by itself, is CUBIC or Reno, as the tunable
- *   has it, and no more than that beside other groups
+ *   an increase is within the bound of the rule; that of a subflow alone or in a group by itself is CUBIC's or Reno's, as
+ *   the tunable says, and no more than that beside other groups
  *   a loss never enlarges a window above the floor
- *   what an algorithm sets the window to is at most a packet more, and no less than two
+ *   a window that an algorithm sets is at most a packet larger than before, and no less than two
  *   the same input gives the same decision, whatever the order of the subflows
- *   a socket that walks its connection decides the same as `mpcc eval` on the same numbers
+ *   a socket that walks the connection decides the same as `mpcc eval` on the same numbers
  */
 #include "native.h"
 
@@ -53,7 +52,7 @@ static void draw_paths(struct input *in)
 		struct mpcc_path *p = &eval.paths[i];
 		__u8 flags;
 
-		/* What is not drawn below is raw bytes. */
+		/* Fields that are not drawn below are raw bytes. */
 		draw(in, p, sizeof(*p));
 		p->theta = draw_num(in);
 		p->last_max = draw_num(in);
@@ -74,12 +73,12 @@ static void draw_paths(struct input *in)
 	}
 }
 
-static void check_window(const struct bounds *most, const struct mpcc_path *p,
+static void check_window(const struct bounds *bounds, const struct mpcc_path *p,
 			 const struct mpcc_decision *d, __u32 subflow)
 {
 	if (d->window == p->cwnd && d->ssthresh == p->ssthresh)
 		return;
-	require(most->sets_window && d->coupled, "subflow %u: window %u, ssthresh %u", subflow,
+	require(bounds->sets_window && d->coupled, "subflow %u: window %u, ssthresh %u", subflow,
 		d->window, d->ssthresh);
 	require(d->window >= 2 && d->window <= p->cwnd + 1ULL, "subflow %u: cwnd %u, window %u",
 		subflow, p->cwnd, d->window);
@@ -88,7 +87,7 @@ static void check_window(const struct bounds *most, const struct mpcc_path *p,
 		d->ssthresh);
 }
 
-/* With others in other groups, it may be compared with them, and grow by a part of what it has alone. */
+/* Beside others in other groups, the hook shift may leave a part of the growth. */
 static void check_alone(const struct mpcc_path *p, const struct mpcc_decision *d, bool others,
 			__u32 subflow)
 {
@@ -118,8 +117,8 @@ static void check_alone(const struct mpcc_path *p, const struct mpcc_decision *d
 		"subflow %u: window %u, ssthresh %u", subflow, d->window, d->ssthresh);
 }
 
-/* Those that count, of a path's group or of all. */
-static __u32 count_group(const struct mpcc_path *p, bool all)
+/* How many paths are coupled, of a path's group or of all. */
+static __u32 count_coupled(const struct mpcc_path *p, bool all)
 {
 	__u32 n = 0;
 
@@ -131,20 +130,20 @@ static __u32 count_group(const struct mpcc_path *p, bool all)
 
 static void check_decisions(void)
 {
-	const struct bounds *most = bounds_of_algorithm();
+	const struct bounds *bounds = bounds_of_algorithm();
 
 	for (__u32 i = 0; i < eval.count; i++) {
 		const struct mpcc_path *p = &eval.paths[i];
 		const struct mpcc_decision *d = &eval.decisions[i];
 		double up = value_of(d->increase.up), down = value_of(d->increase.down), most_up;
-		__u32 grouped = count_group(p, false);
-		bool others = d->coupled && count_group(p, true) > grouped;
+		__u32 grouped = count_coupled(p, false);
+		bool others = d->coupled && count_coupled(p, true) > grouped;
 		__u32 most_after = p->cwnd > MPCC_RENO_FLOOR ? p->cwnd : MPCC_RENO_FLOOR;
 
 		require_normal(d->increase.up, i);
 		require_normal(d->increase.down, i);
 		require_normal(d->coupling.value, i);
-		check_window(most, p, d, i);
+		check_window(bounds, p, d, i);
 		require(d->after_loss && d->after_loss <= most_after,
 			"subflow %u: cwnd %u, after %u", i, p->cwnd, d->after_loss);
 		require(d->alone == (!d->coupled || (grouped == 1 && alone != RULE_COUPLED)),
@@ -156,12 +155,12 @@ static void check_decisions(void)
 			check_alone(p, d, others, i);
 		if (d->alone || !p->cwnd)
 			continue;
-		if (!most->not_reno && grouped == 1)
+		if (!bounds->not_reno && grouped == 1)
 			require(close_to(up - down, 1.0 / p->cwnd),
 				"subflow %u: cwnd %u, increase %g", i, p->cwnd, up - down);
-		most_up = most->up == HALF_WINDOW ? p->cwnd / 2.0 : most->up;
+		most_up = bounds->up == HALF_WINDOW ? p->cwnd / 2.0 : bounds->up;
 		require(up <= most_up / p->cwnd * (1 + 1e-6) &&
-				down <= most->down / p->cwnd * (1 + 1e-6),
+				down <= bounds->down / p->cwnd * (1 + 1e-6),
 			"subflow %u: cwnd %u, up %g, down %g", i, p->cwnd, up, down);
 	}
 }
@@ -182,18 +181,17 @@ static void check_order(void)
 		require_alike(&eval.decisions[i], &first.decisions[eval.count - 1 - i], i);
 }
 
-static struct connection connection;
 static struct tcp_sock *const socks = connection.subflows;
 static struct mptcp_subflow_context elsewhere;
 
-static bool is_other(__u32 subflow)
+static bool has_left(__u32 subflow)
 {
 	const struct tcp_sock *tp = &socks[subflow];
 
 	return !tp->is_mptcp || tp->inet_conn.icsk_ulp_data == &elsewhere;
 }
 
-/* Private state of any kind, but for numbers of fixed.h. */
+/* Any private state, but valid numbers of fixed.h. */
 static void draw_state(struct input *in, struct cc_state *state)
 {
 	draw(in, state, sizeof(*state));
@@ -202,16 +200,16 @@ static void draw_state(struct input *in, struct cc_state *state)
 #endif
 }
 
-/* Puts the paths into sockets. */
+/* Sockets with the paths' numbers; all other fields are drawn. */
 static void draw_sockets(struct input *in)
 {
 	static const struct tcp_congestion_ops other;
 
-	join(&connection, eval.count, &ALGORITHM);
+	join(eval.count, &ALGORITHM);
 	for (__u32 i = 0; i < eval.count; i++) {
 		const struct mpcc_path *p = &eval.paths[i];
 		struct tcp_sock *tp = &socks[i];
-		struct mptcp_subflow_context *c = &connection.contexts[i];
+		struct mptcp_subflow_context *ctx = &connection.contexts[i];
 		__u8 kind = draw_byte(in);
 
 		tp->snd_cwnd = p->cwnd;
@@ -222,7 +220,7 @@ static void draw_sockets(struct input *in)
 		tp->snd_wnd = p->peer_window;
 		tp->mss_cache = draw_number(in, 16);
 		tp->rtt_min.s[0].v = p->base_rtt_us;
-		/* Freed, and another connection's by now. */
+		/* The socket was freed, and is another connection's by now. */
 		if (kind >> 4 == 1)
 			tp->inet_conn.icsk_ulp_data = &elsewhere;
 		if (kind >> 4 == 2)
@@ -234,24 +232,25 @@ static void draw_sockets(struct input *in)
 									      TCP_CLOSE_WAIT;
 		draw_state(in, private_of(tp));
 
-		c->backup = p->backup && kind & 8;
-		c->request_bkup = p->backup && !(kind & 8);
-		c->stale = p->stale;
-		c->closing = p->closing && !(kind & 2);
-		c->subflow_id = draw_byte(in);
+		ctx->backup = p->backup && kind & 8;
+		ctx->request_bkup = p->backup && !(kind & 8);
+		ctx->stale = p->stale;
+		ctx->closing = p->closing && !(kind & 2);
+		ctx->subflow_id = draw_byte(in);
 	}
 }
 
-/* Each subflow under this control has the bit of its place, those under another one bit 10 or 11. */
+/* A subflow under this control has the bit of the subflow's place, a subflow under another control bit 10 or 11. */
 static bool is_together(__u32 self, __u32 i)
 {
-	bool alike = socks[i].inet_conn.icsk_ca_ops == &ALGORITHM;
-	__u32 bit = alike ? flow_of(&socks[i])->place : 10 + connection.contexts[i].subflow_id % 2;
+	bool same_control = socks[i].inet_conn.icsk_ca_ops == &ALGORITHM;
+	__u32 bit = same_control ? flow_of(&socks[i])->place :
+				   10 + connection.contexts[i].subflow_id % 2;
 
 	return flow_of(&socks[self])->together >> bit & 1;
 }
 
-/* The paths as one subflow sees them. */
+/* The paths as one subflow sees the connection. */
 static void see_from(__u32 self)
 {
 	for (__u32 i = 0; i < eval.count; i++) {
@@ -263,7 +262,7 @@ static void see_from(__u32 self)
 			.srtt_us8 = socks[i].srtt_us,
 			.backup = p->backup,
 			.stale = p->stale,
-			.closing = p->closing || is_other(i),
+			.closing = p->closing || has_left(i),
 			.group = i != self && !is_together(self, i),
 		};
 		if (socks[i].inet_conn.icsk_ca_ops == &ALGORITHM)
@@ -279,12 +278,12 @@ static void check_walk(struct input *in)
 		struct mpcc_setting setting;
 		struct cc_view v;
 
-		if (socks[i].inet_conn.icsk_ca_ops != &ALGORITHM || is_other(i))
+		if (socks[i].inet_conn.icsk_ca_ops != &ALGORITHM || has_left(i))
 			continue;
 		see_from(i);
 		memset(eval.decisions, 0, sizeof(eval.decisions));
 		decide_given();
-		if (count_group(&eval.paths[i], false) == eval.decisions[i].coupled)
+		if (count_coupled(&eval.paths[i], false) == eval.decisions[i].coupled)
 			flow_of(&socks[i])->together = 0;
 		look(&v, &socks[i]);
 		decide_window(&setting, &v);
@@ -300,8 +299,8 @@ static void check_walk(struct input *in)
 }
 
 /*
- * A subflow alone at its bottleneck decides as an only subflow, but for the hook shift: beside a subflow with a shorter queue
- * and cheaper bits, a subflow with that hook grows by less.
+ * A subflow alone at a bottleneck decides as an only subflow. Under a control with the hook shift, the subflow grows by less
+ * beside one with a shorter queue and cheaper bits.
  */
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {

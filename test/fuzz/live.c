@@ -2,14 +2,13 @@
 /*
  * One congestion control (-DALGORITHM=lia) on a connection's sockets, over any sequence of ACKs, silences, losses and
  * timeouts, while subflows come, go and become backups:
- *   an ACK moves a window by what its rule gives for so many segments, and no further when the subflow comes to be
- *   alone or beside siblings: on CUBIC's course, the curve whose age is the time since its begin, of which each decision
- *   lets the subflow's part count
+ *   an ACK moves a window by what the rule gives for so many segments, and no further when the subflow comes to be alone or
+ *   beside siblings. On CUBIC's course the rule is the curve, which a decision ages by the subflow's part of the time
  *   a decision is kept for an RTT at most, on CUBIC's curve for half of one once the window has moved, on mpCUBIC's for
  *   a sixteenth or a tick for each subflow, alone for a tick, however long a silence was
  *   slow start ends early by HyStart alone
- *   a window does not fall below its floor, nor grow by more than a packet for each acknowledged one, and what it is
- *   short of a whole packet is less than one
+ *   a window does not fall below its floor, nor grow by more than a packet for each acknowledged one, and the credit towards
+ *   the next packet is less than one
  * also where the peer, or the path, is hostile: ACKs for nothing and for more than was ever sent, RTTs of nothing and of
  * hours, silences of days
  * and once: nine subflows count, a socket that is another connection's by now does not, plain TCP is handed over, and
@@ -23,24 +22,20 @@
 
 #define NUMBER_OF_cdd 1
 
-static struct connection connection;
 static __u64 now_us;
 static __u32 subflows; /* that events happen to */
 static __u32 linked; /* a bit for each subflow in the connection */
 static bool hostile;
-/* With couple=shared, subflows with the same interface are coupled: no record of delays tells otherwise. */
-static struct net_device interfaces[2];
-static struct dst_entry routes[MPCC_MAX_SUBFLOWS];
 
-/* What is known of a subflow's decision. */
+/* A subflow's last decision. */
 static struct {
 	__u64 at_us;
-	__u32 cwnd; /* then */
-	bool made;
+	__u32 cwnd; /* at that time */
+	bool made; /* since the last loss */
 	double up; /* packets that an acknowledged segment adds at most */
 } decisions[MPCC_MAX_SUBFLOWS];
 
-/* CUBIC's course of a subflow, at most: as if something had been in flight all the time. */
+/* A subflow's CUBIC course at most: as if something had been in flight all the time. */
 static struct {
 	double age_s, k_s;
 	double origin, friendly; /* packets */
@@ -53,11 +48,9 @@ static void start(void)
 {
 	now_us = 1ULL << 20;
 	linked = (1 << MPCC_MAX_SUBFLOWS) - 1;
-	join(&connection, MPCC_MAX_SUBFLOWS, &ALGORITHM);
+	join(MPCC_MAX_SUBFLOWS, &ALGORITHM);
 	memset(decisions, 0, sizeof(decisions));
 	memset(courses, 0, sizeof(courses));
-	interfaces[0].ifindex = 1;
-	interfaces[1].ifindex = 2;
 	for (__u32 i = 0; i < MPCC_MAX_SUBFLOWS; i++) {
 		struct tcp_sock *tp = &connection.subflows[i];
 
@@ -68,17 +61,16 @@ static void start(void)
 		tp->tcp_mstamp = now_us;
 		tp->mss_cache = 1400;
 		tp->snd_wnd = 1 << 20;
-		routes[i].dev = &interfaces[0];
-		tp->inet_conn.icsk_inet.sk.sk_dst_cache = &routes[i];
+		set_interface(i, 0);
 		private_of(tp)->flow.base_rtt_us = 40000;
 #if NUMBER_OF(ALGORITHM) == NUMBER_OF_cdd
-		/* Its cuts are for cdd_periods.c. */
+		/* CDD's cuts are for cdd_periods.c. */
 		private_of(tp)->next_cut_us = ~0ULL;
 #endif
 	}
 }
 
-/* What of CUBIC's growth the rule, or the hook shift, leaves a subflow at most. */
+/* The part of CUBIC's growth that the rule, or the hook shift, leaves a subflow at most. */
 static double part_of(struct tcp_sock *tp)
 {
 	struct mpcc_step step = {};
@@ -94,7 +86,7 @@ static double part_of(struct tcp_sock *tp)
 					 v.self.cwnd * MPCC_PART_TIMES_Q3 / 8);
 }
 
-/* What an acknowledged segment adds on the way to a window, as the kernel counts; at it, a hundredth of Reno's step. */
+/* What an acknowledged segment adds below a target window, as the kernel counts; else a hundredth of Reno's step. */
 static double step_towards(double target, double w)
 {
 	return target > w ? 1 / __builtin_fmax(2, __builtin_floor(w / (target - w))) :
@@ -139,7 +131,7 @@ static double step_of_queue(double w)
 /* What a decision, just made, gives an acknowledged segment at most. */
 static double per_segment(__u32 i, struct tcp_sock *before, struct tcp_sock *tp)
 {
-	const struct bounds *most = bounds_of_algorithm();
+	const struct bounds *bounds = bounds_of_algorithm();
 	const struct mpcc_flow *flow = flow_of(tp);
 	double w = tp->snd_cwnd;
 
@@ -148,10 +140,10 @@ static double per_segment(__u32 i, struct tcp_sock *before, struct tcp_sock *tp)
 				      step_of_queue(w));
 	if (divides_cubic() && flow->curve_subflows)
 		return step_on_course(i, before, tp);
-	return most->up == HALF_WINDOW ? 0.5 : most->up / w;
+	return bounds->up == HALF_WINDOW ? 0.5 : bounds->up / w;
 }
 
-/* The window that the algorithm counts with: while wVegas probes, the one before the probe, which comes back. */
+/* The window that the algorithm counts with: while wVegas probes, the window from before, which comes back. */
 static __u32 window_of(struct tcp_sock *tp)
 {
 	struct mpcc_path p = { .cwnd = tp->snd_cwnd };
@@ -161,26 +153,26 @@ static __u32 window_of(struct tcp_sock *tp)
 	return p.cwnd;
 }
 
-/* Whether a subflow grows without steps, also with the ACK that finds it alone, or no longer so. */
+/* Whether a subflow grows without steps, also with the ACK that finds the subflow alone, or alone no longer. */
 static bool sets_window(const struct tcp_sock *before, const struct tcp_sock *after)
 {
 	return cc_hooks.grow && !(flow_of(before)->uncoupled && flow_of(after)->uncoupled);
 }
 
-/* What grows without steps may also shrink the window, and adds one packet a round. */
+/* Growth without steps may also shrink the window, and adds one packet a round. */
 static void check_move(__u32 i, struct tcp_sock *before, __u32 segments, __u32 left)
 {
-	const struct bounds *most = bounds_of_algorithm();
+	const struct bounds *bounds = bounds_of_algorithm();
 	const struct tcp_sock *tp = &connection.subflows[i];
-	const struct mpcc_flow *flow = &private_of(&connection.subflows[i])->flow;
+	const struct mpcc_flow *flow = flow_of(tp);
 	bool sets = sets_window(before, tp);
-	__u32 then = decisions[i].made ? decisions[i].cwnd : before->snd_cwnd;
-	/* While wVegas competes it decides as others do. */
+	__u32 decided_cwnd = decisions[i].made ? decisions[i].cwnd : before->snd_cwnd;
+	/* While wVegas competes, its decisions are steps. */
 	double step = __builtin_ldexp(flow->step_q29, -29);
 	double reno = 1.0 / before->snd_cwnd;
 	double set_up = flow->decided && step <= 1 && step > reno ? step : reno;
 	double up = sets ? set_up : decisions[i].up;
-	double down = most->down == ANY ? then : most->down / then;
+	double down = bounds->down == ANY ? decided_cwnd : bounds->down / decided_cwnd;
 	double grown = segments - left + left * up + 1 + sets + (before->snd_cwnd < 2);
 	double shrunk = left * (flow->uncoupled ? 0 : down) + 1;
 	__u32 least = sets ? 2 : flow->decided ? flow->floor : 1;
@@ -193,7 +185,7 @@ static void check_move(__u32 i, struct tcp_sock *before, __u32 segments, __u32 l
 		left);
 	require(tp->snd_cwnd >= least || tp->snd_cwnd >= before->snd_cwnd,
 		"subflow %u: cwnd %u from %u, floor %u", i, tp->snd_cwnd, before->snd_cwnd, least);
-	require(then < 2 || tp->snd_cwnd <= (__u64)from + segments + 1 + sets,
+	require(decided_cwnd < 2 || tp->snd_cwnd <= (__u64)from + segments + 1 + sets,
 		"subflow %u: cwnd %u from %u, %u segments", i, tp->snd_cwnd, before->snd_cwnd,
 		segments);
 	require(flow->credit_q29 > -MPCC_Q29_ONE && flow->credit_q29 < MPCC_Q29_ONE,
@@ -208,8 +200,8 @@ static void check_move(__u32 i, struct tcp_sock *before, __u32 segments, __u32 l
 }
 
 /*
- * Whether an ACK has made a decision. One that follows a pointer has looked for siblings. With couple=shared that may have
- * been for a verdict on them, or a subflow that is coupled with none decides without; then the clock tells.
+ * Whether an ACK has made a decision: a decision looks for siblings. With couple=shared a verdict does so too, and a subflow
+ * coupled with none decides without; then the clock tells.
  */
 static bool has_decided(const struct mpcc_flow *flow, const struct mpcc_flow *before)
 {
@@ -223,27 +215,27 @@ static bool has_decided(const struct mpcc_flow *flow, const struct mpcc_flow *be
 
 static void note_decision(__u32 i, struct tcp_sock *before, __u32 cwnd)
 {
-	struct tcp_sock then = connection.subflows[i];
+	struct tcp_sock at_decision = connection.subflows[i];
 
-	then.snd_cwnd = cwnd;
+	at_decision.snd_cwnd = cwnd;
 	decisions[i].made = true;
 	decisions[i].at_us = now_us;
 	decisions[i].cwnd = cwnd;
-	decisions[i].up = per_segment(i, before, &then);
+	decisions[i].up = per_segment(i, before, &at_decision);
 }
 
 static void check_decision(__u32 i, struct tcp_sock *before)
 {
-	const struct mpcc_flow *flow = &private_of(&connection.subflows[i])->flow;
+	const struct mpcc_flow *flow = flow_of(&connection.subflows[i]);
 	__u64 rtt_us = before->srtt_us >> 3;
 	__u64 least_us = 100, for_us = rtt_us;
-	bool moved = private_of(before)->flow.moved;
+	bool moved = flow_of(before)->moved;
 
 	if (flow->curve_subflows > 1) {
 		least_us = 2048 * flow->curve_subflows;
 		for_us = rtt_us / 2;
 	} else if (flow->curve_subflows && !flow->looked) {
-		/* Alone, CUBIC goes by its own clock, or stands still with the window. */
+		/* Alone, a decision of CUBIC stands for a tick once the window has moved, for longer before. */
 		least_us = 1024;
 		for_us = moved ? 0 : rtt_us < 125000 ? rtt_us / 4 : 31250;
 	}
@@ -256,8 +248,8 @@ static void check_decision(__u32 i, struct tcp_sock *before)
 }
 
 /*
- * With nothing in flight the course begins no earlier than the segment that the next ACK is for. The sample may be an old
- * one, and say that the segment left before the course's begin.
+ * With nothing in flight the course begins no earlier than the segment that the next ACK is for. By an old sample that
+ * segment may have left before the course began.
  */
 static void watch_pause(__u32 i, const struct tcp_sock *tp)
 {
@@ -323,7 +315,7 @@ static void time_out(__u32 i)
 #define DAY_S 86400
 #define WEEK_DAYS 7
 
-/* A week of two paths, an ACK a second for all of a second, and a loss now and then. */
+/* Two paths for a week: each second an ACK for all segments of that second, and a loss now and then. */
 static void transfer_for_a_week(void)
 {
 	static const __u32 rtt_us[] = { 20000, 80000 }, loss_every_s[] = { 10, 17 };
@@ -331,15 +323,14 @@ static void transfer_for_a_week(void)
 
 	start();
 	linked = 3;
-	link_only(&connection, linked);
+	link_only(linked);
 	for (__u64 second = 0; second < WEEK_DAYS * DAY_S; second++) {
 		now_us += 1000000;
 		for (__u32 i = 0; i < 2; i++) {
 			struct tcp_sock *tp = &connection.subflows[i];
 			__u64 segments = tp->snd_cwnd * (1000000ULL / rtt_us[i]);
 
-			tp->srtt_us = rtt_us[i] << 3;
-			tp->rack.rtt_us = tp->rtt_min.s[0].v = rtt_us[i];
+			set_rtt(tp, rtt_us[i]);
 			tp->snd_una = (__u32)((__u64)tp->snd_una + segments * 1400);
 			tp->snd_nxt = (__u32)((__u64)tp->snd_una + tp->snd_cwnd * 1400ULL);
 			tp->bytes_acked += segments * 1400;
@@ -359,10 +350,10 @@ static void transfer_for_a_week(void)
 }
 
 /*
- * A slow subflow beside a fast sibling, with which it is coupled for two seconds; then the sibling leaves. Of the segments that
- * were acknowledged beside the sibling only the rule's part counts for Reno's window.
+ * A slow subflow is coupled with a fast sibling for two seconds; then the sibling leaves. Of the segments acknowledged
+ * beside the sibling only the rule's part counts for Reno's window.
  */
-static void leave_alone(void)
+static void outlive_sibling(void)
 {
 	static const __u32 rtt_us[] = { 100000, 10000 };
 
@@ -376,12 +367,11 @@ static void leave_alone(void)
 		tp->snd_cwnd = i ? 400 : 10;
 		tp->snd_ssthresh = 2;
 		tp->packets_out = 1;
-		tp->srtt_us = rtt_us[i] << 3;
-		tp->rack.rtt_us = tp->rtt_min.s[0].v = rtt_us[i];
-		private_of(tp)->flow.last_max = tp->snd_cwnd;
+		set_rtt(tp, rtt_us[i]);
+		flow_of(tp)->last_max = tp->snd_cwnd;
 	}
 	for (__u32 rtts = 0; rtts < 40; rtts++) {
-		link_only(&connection, rtts < 20 ? 3 : 1);
+		link_only(rtts < 20 ? 3 : 1);
 		now_us += rtt_us[0];
 		ack(0, connection.subflows[0].snd_cwnd);
 	}
@@ -395,8 +385,8 @@ static void require_counting(__u32 n)
 	require(v.counting == n, "%u count, want %u", v.counting, n);
 }
 
-/* A backup beside usable subflows does not count, whether it is coupled with any of them or with none. */
-static void require_apart_backup(void)
+/* A backup beside usable subflows does not count, coupled with any of them or with none. */
+static void require_idle_backup(void)
 {
 	struct cc_view v;
 
@@ -416,7 +406,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	struct mpcc_flow untouched = { .last_max = 7 };
 
 	start();
-	require_apart_backup();
+	require_idle_backup();
 	require_counting(9);
 	connection.subflows[8].inet_conn.icsk_ulp_data = &elsewhere;
 	require_counting(8);
@@ -427,8 +417,8 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	CALL(mpcc_init, ARG(&plain_tcp));
 	require(!strcmp(given_control, "cubic"), "%s", given_control);
 	require(flow_of(&plain_tcp)->last_max == 7, "the kernel's state is overwritten");
-	/* Without that control in the kernel, and if it is not wanted. */
-	setsockopt_error = -2;
+	/* The kernel has no cubic; and with plain=own none is asked for. */
+	setsockopt_error = -ENOENT;
 	CALL(mpcc_init, ARG(&plain_tcp));
 	require(!flow_of(&plain_tcp)->last_max, "the state is not begun");
 	setsockopt_error = 0;
@@ -439,12 +429,12 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	plain = PLAIN_KERNEL;
 	CALL(mpcc_init, ARG(&connection.subflows[0]));
 	require(!given_control[0], "%s", given_control);
-	leave_alone();
+	outlive_sibling();
 	transfer_for_a_week();
 	return 0;
 }
 
-/* Most often within an RTT; else of any length, and near whole turns of a clock of 32 bits. */
+/* Most often within an RTT; else of any length, or near whole turns of a clock of 32 bits. */
 static __u64 draw_pause(struct input *in)
 {
 	__u8 kind = draw_byte(in);
@@ -478,11 +468,11 @@ static void draw_event(struct input *in, __u32 i)
 		return;
 	case 4:
 		linked ^= 1 << i;
-		link_only(&connection, linked);
+		link_only(linked);
 		return;
 	case 5:
 		linked = draw_byte(in) % (1 << subflows);
-		link_only(&connection, linked);
+		link_only(linked);
 		return;
 	case 6:
 		ctx->backup = !ctx->backup;
@@ -501,7 +491,7 @@ static void draw_event(struct input *in, __u32 i)
 		if (tp->rack.rtt_us && tp->rack.rtt_us < tp->rtt_min.s[0].v)
 			tp->rtt_min.s[0].v = tp->rack.rtt_us;
 		tp->bytes_acked += draw_number(in, 24);
-		/* An ACK is for what the window let out. */
+		/* An ACK is for no more than the window let out. */
 		ack(i, hostile ? draw_number(in, 32) : 1 + draw_byte(in) % tp->snd_cwnd);
 	}
 }
@@ -515,16 +505,17 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
 	hostile = draw_byte(&in) % 2;
 	subflows = 1 + draw_byte(&in) % 3;
 	linked = draw_byte(&in) % (1 << subflows);
-	link_only(&connection, linked);
+	link_only(linked);
 	for (__u32 i = 0; i < subflows; i++) {
 		struct tcp_sock *tp = &connection.subflows[i];
 
 		tp->snd_cwnd = 1 + draw_number(&in, 10);
 		tp->snd_ssthresh = draw_byte(&in) % 2 ? draw_number(&in, 10) : 0x7fffffff;
-		private_of(tp)->flow.last_max = draw_byte(&in) % 2 ? draw_number(&in, 12) : 0;
-		/* Without anything in flight only an RTT of each ACK counts on the course. */
+		flow_of(tp)->last_max = draw_byte(&in) % 2 ? draw_number(&in, 12) : 0;
+		/* Without anything in flight only an RTT before each ACK counts on the course. */
 		tp->packets_out = draw_byte(&in) % 2;
-		routes[i].dev = &interfaces[draw_byte(&in) % 2];
+		/* With couple=shared, subflows with the same interface are coupled: no record of delays tells otherwise. */
+		set_interface(i, draw_byte(&in) % 2);
 	}
 	while (in.size) {
 		__u32 i = draw_byte(&in) % subflows;

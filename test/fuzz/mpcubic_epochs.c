@@ -2,7 +2,7 @@
 /*
  * mpCUBIC's curves over any sequence of ACKs, pauses, losses and timeouts, while subflows come and go: which time
  * counts, when a curve begins anew, and what a loss leaves of the plateau; no ACK adds more than half a packet for each
- * segment. And the window from ACK to ACK, against the curves of RFC 9438 and of the paper.
+ * segment. And the window after each ACK, against the curves of RFC 9438 and of the paper.
  */
 #include "native.h"
 
@@ -10,23 +10,20 @@
 
 #include "connection.h"
 
-static struct connection connection;
 static struct tcp_sock *const tp = &connection.subflows[0];
 
-/* From the first ACK on there is always something in flight, unless a check has it otherwise. */
+/* Something is always in flight unless a check says otherwise. */
 static void start(__u32 subflows, __u32 cwnd, __u32 rtt_us)
 {
-	join(&connection, subflows, &mpcubic);
+	join(subflows, &mpcubic);
 	for (__u32 i = 0; i < subflows; i++) {
-		connection.subflows[i].srtt_us = rtt_us << 3;
 		connection.subflows[i].snd_cwnd = cwnd;
+		set_rtt(&connection.subflows[i], rtt_us);
 	}
 	tp->snd_ssthresh = 2;
 	tp->packets_out = 1;
-	/* Their low bits are the same again soon. */
+	/* The clock of 32 bits goes round soon. */
 	tp->tcp_mstamp = (1ULL << 32) - 3000000;
-	tp->rack.rtt_us = rtt_us;
-	tp->rtt_min.s[0].v = rtt_us;
 	alone = RULE_COUPLED;
 	least_left_percent = 0;
 	mode = MODE_DERIVED;
@@ -74,8 +71,8 @@ static void require_loss(__u32 cwnd, __u32 last_max)
 }
 
 /*
- * Eight ACKs an RTT for this long, all of whose time counts, but for the first after a loss; the window at the end
- * must be within a packet and a half.
+ * Eight ACKs an RTT, until the curve has this age. All time counts but that before the first ACK after a loss. The window at
+ * the end is right to within a packet and a half.
  */
 static void run_to(double seconds, double window)
 {
@@ -136,36 +133,36 @@ static void check_changes(void)
 	for (int rule = RULE_CUBIC; rule <= RULE_COUPLED; rule++) {
 		__u32 before;
 
-		/* From 2 to 1 the window goes on from where it is: 4 RTTs are little time on a curve. */
+		/* From 2 to 1 the new curve begins at the window: 4 RTTs are little time on a curve. */
 		start(2, 100, 10000);
 		alone = rule;
 		lose();
 		run_for(9000000);
 		before = tp->snd_cwnd;
-		link_only(&connection, 1);
+		link_only(1);
 		run_for(40000);
 		require(tp->snd_cwnd <= before + 5, "cwnd %u, 4 RTTs ago %u", tp->snd_cwnd, before);
-		/* The time on the other curve does not count, either. */
+		/* Nor does the time on the other curve count. */
 		tp->snd_cwnd = before;
-		link_only(&connection, 3);
+		link_only(3);
 		run_for(40000);
 		require(tp->snd_cwnd <= before + 5, "cwnd %u, 4 RTTs ago %u", tp->snd_cwnd, before);
 
-		/* From 1 to 2 it does not stand still for the age of the curve: a packet in 5.5 RTTs is Reno's. */
+		/* From 1 to 2 the window does not stand still for the age of the curve: a packet in 5.5 RTTs is Reno's. */
 		start(2, 100, 10000);
 		alone = rule;
-		link_only(&connection, 1);
+		link_only(1);
 		lose();
 		run_for(9000000);
 		tp->snd_cwnd = before = 100;
-		link_only(&connection, 3);
+		link_only(3);
 		run_for(120000);
 		require(tp->snd_cwnd > before && tp->snd_cwnd <= before + 8,
 			"cwnd %u, 12 RTTs ago %u", tp->snd_cwnd, before);
 	}
 }
 
-/* An ACK so long after the last one, for a segment that left an RTT ago, and what is in flight after it. */
+/* An ACK for a segment that left an RTT ago. in_flight is after the ACK. */
 static void ack_of(__u64 after_us, __u32 rtt_us, __u32 in_flight)
 {
 	tp->rack.rtt_us = rtt_us;
@@ -189,7 +186,7 @@ static void check_pauses(__u32 subflows)
 	start_second(subflows, 1);
 	ack_of(5000000, 100000, 1);
 	require_epoch(6000000);
-	/* After an ACK of all, what lies between two segments: here the time between their ACKs. */
+	/* After an ACK of all in flight the pause is the time between two segments: here, between the ACKs. */
 	start_second(subflows, 0);
 	ack_of(1, 100000, 0);
 	require_epoch(1000000);
@@ -199,29 +196,29 @@ static void check_pauses(__u32 subflows)
 	require_epoch(1000000);
 	ack_of((1ULL << 32) + 5000000, 100000, 1);
 	require_epoch(1000000);
-	/* It is over then. */
+	/* Then the pause is over. */
 	ack_of(5000000, 100000, 1);
 	require_epoch(6000000);
-	/* A slower or a faster ACK: the segments were 400 ms apart, and 550. */
+	/* The ACK is slower or faster than the last one: the segments were 400 ms apart, and 550. */
 	start_second(subflows, 0);
 	ack_of(500000, 200000, 1);
 	require_epoch(1100000);
 	start_second(subflows, 0);
 	ack_of(500000, 50000, 1);
 	require_epoch(950000);
-	/* A segment that left no later than the last one: no pause. */
+	/* The segment left no later than the last one: no pause. */
 	start_second(subflows, 0);
 	ack_of(500000, 600000, 1);
 	require_epoch(1500000);
 	start_second(subflows, 0);
 	ack_of(500000, 599999, 1);
 	require_epoch(1499999);
-	/* A curve that is younger than the pause begins with the segment after it. */
+	/* A curve younger than the pause begins with the segment after the pause. */
 	start(subflows, 100, 100000);
 	ack_of(0, 100000, 0);
 	ack_of(5000000, 100000, 1);
 	require_epoch(100000);
-	/* A loss ends the curve, not the pause; there is nothing to move until the next one. */
+	/* A loss ends the curve, not the pause: no curve is moved until the next one begins. */
 	start_second(subflows, 0);
 	lose();
 	ack_of(5000000, 100000, 1);
@@ -229,10 +226,10 @@ static void check_pauses(__u32 subflows)
 }
 
 /*
- * By default beta is 10 %, and the subflow that meets a loss loses D beta of its window, D = n / (1 + beta (n-1)^2 / (4n)); n
- * counts as 5 at most.
+ * By default beta is 10 %, and a loss takes D beta of the subflow's window, D = n / (1 + beta (n-1)^2 / (4n)); n counts as 5
+ * at most.
  */
-static void check_default_loss(__u32 percent_by_default)
+static void check_default_loss(__u32 default_percent)
 {
 	for (__u32 n = 2; n <= MPCC_MAX_SUBFLOWS; n++) {
 		double m = n < 5 ? n : 5, d = m / (1 + 0.1 * (m - 1) * (m - 1) / (4 * m));
@@ -240,7 +237,7 @@ static void check_default_loss(__u32 percent_by_default)
 		__u32 got;
 
 		start(n, 10000, 50000);
-		beta_percent = percent_by_default;
+		beta_percent = default_percent;
 		got = CALL(mpcc_ssthresh, ARG(tp));
 		require(got > want - 1 && got <= want + 1, "%u subflows: %u packets, want %g", n,
 			got, want);
@@ -249,14 +246,14 @@ static void check_default_loss(__u32 percent_by_default)
 
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
-	/* Before the first start() sets the paper's. */
+	/* The default: start() sets the paper's beta. */
 	check_default_loss(beta_percent);
 	check_curves();
 	check_changes();
 	check_pauses(1);
 	check_pauses(2);
 
-	/* Fast convergence: a loss below the last one's window gives some of it up. */
+	/* Fast convergence: a loss below the last loss's window lowers the plateau. */
 	start(1, 100, 50000);
 	lose();
 	require_loss(70, 100);
@@ -279,23 +276,23 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	return 0;
 }
 
-/* The curve, kept beside the algorithm's. */
+/* The curve as the harness counts. */
 static struct {
-	__u32 subflows; /* that it is for; 0 = none */
-	__s64 us;
+	__u32 subflows; /* of the curve; 0 = no curve */
+	__s64 age_us;
 	__s64 quiet_us; /* since the last segment left, if nothing was in flight; 0 otherwise */
 } model;
 
-/* What of the time up to an ACK counts. */
-static void pass(__u32 after_us)
+/* Adds to the age what counts of the time up to an ACK. */
+static void pass_time(__u32 after_us)
 {
 	__s64 rtt_us = tp->rack.rtt_us, pause_us = 0;
 
 	if (model.quiet_us)
 		pause_us = model.quiet_us + after_us - rtt_us;
-	model.us += after_us;
+	model.age_us += after_us;
 	if (pause_us > 0)
-		model.us = model.us - pause_us > rtt_us ? model.us - pause_us : rtt_us;
+		model.age_us = model.age_us - pause_us > rtt_us ? model.age_us - pause_us : rtt_us;
 	model.quiet_us = tp->packets_out ? 0 : rtt_us;
 }
 
@@ -307,16 +304,17 @@ static void check_ack(__u32 linked, __u32 after_us, __u32 segments)
 	if (fast > segments)
 		fast = segments;
 	looks = 0;
-	pass(after_us);
+	pass_time(after_us);
 	ack(after_us, segments);
 	if (looks && (n == 1 && alone == RULE_RENO)) {
 		model.subflows = 0;
 	} else if (looks && model.subflows != n) {
 		model.subflows = n;
-		model.us = 0;
+		model.age_us = 0;
 	}
 	if (model.subflows)
-		require((__s64)epoch_us() == model.us, "%llu us, want %lld", epoch_us(), model.us);
+		require((__s64)epoch_us() == model.age_us, "%llu us, want %lld", epoch_us(),
+			model.age_us);
 	require(!!model.subflows == !!flow_of(tp)->curve_subflows, "a curve for %u, want %u",
 		flow_of(tp)->curve_subflows, model.subflows);
 	require(tp->snd_cwnd >= before, "cwnd %u from %u", tp->snd_cwnd, before);
@@ -330,7 +328,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
 	__u32 linked = 1;
 
 	start(MPCC_MAX_SUBFLOWS, 100, 50000);
-	link_only(&connection, linked);
+	link_only(linked);
 	memset(&model, 0, sizeof(model));
 	draw_tunables(&in);
 	slow_start = SLOW_START_STANDARD;
@@ -355,7 +353,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
 			break;
 		case 2:
 			linked = 1 | number % (1 << MPCC_MAX_SUBFLOWS);
-			link_only(&connection, linked);
+			link_only(linked);
 			break;
 		default:
 			tp->rack.rtt_us = 1 + draw_number(&in, 20);

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What the BPF sources need to run on the host, under a fuzzer: the kernel's functions they call, and
- * tunables that can change. Include first.
+ * What the BPF sources need to run on the host, under a fuzzer: the kernel's functions that the sources call, and tunables
+ * that can change. And what harnesses draw and require. Include first.
  */
 #ifndef FUZZ_NATIVE_H
 #define FUZZ_NATIVE_H
 
+#include <errno.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,7 +25,9 @@
 #define PASTE(a, b) a##b
 #define NUMBER_OF(name) PASTE(NUMBER_OF_, name)
 
-/* So often a program has followed a pointer into a connection: it does so when it decides, and not between. */
+#define ARRAY_SIZE(array) (sizeof(array) / sizeof(*(array)))
+
+/* How often programs have followed pointers into a connection, as only decisions do. */
 static unsigned long looks;
 
 void *bpf_rdonly_cast(const void *obj, __u32 btf_id)
@@ -32,6 +35,14 @@ void *bpf_rdonly_cast(const void *obj, __u32 btf_id)
 	looks++;
 	return (void *)obj;
 }
+
+static inline long copy_kernel(void *to, __u32 size, const void *from)
+{
+	memcpy(to, from, size);
+	return 0;
+}
+
+#define bpf_probe_read_kernel copy_kernel
 
 /* The maps are empty. */
 static inline void *no_element(const void *map, const void *key)
@@ -41,7 +52,7 @@ static inline void *no_element(const void *map, const void *key)
 
 #define bpf_map_lookup_elem no_element
 
-/* The congestion control that a socket was given, and what comes of it. */
+/* The congestion control that a socket was given last, and what giving one returns. */
 static char given_control[16];
 static long setsockopt_error;
 
@@ -55,7 +66,7 @@ static inline long give_control(struct sock *sk, int level, int name, const char
 
 #define bpf_setsockopt give_control
 
-/* A packet for each, up to the threshold; what is left over. */
+/* Adds a packet for each acknowledged one, up to the threshold. Returns how many are left over. */
 __u32 tcp_slow_start(struct tcp_sock *tp, __u32 acked)
 {
 	__u32 room = tp->snd_ssthresh - tp->snd_cwnd, grown = acked < room ? acked : room;
@@ -64,7 +75,7 @@ __u32 tcp_slow_start(struct tcp_sock *tp, __u32 acked)
 	return acked - grown;
 }
 
-/* What the window was is not in kernel.h; it stays. */
+/* kernel.h does not have the window before the loss: the window stays. */
 __u32 tcp_reno_undo_cwnd(struct sock *sk)
 {
 	return ((struct tcp_sock *)sk)->snd_cwnd;
@@ -78,12 +89,12 @@ struct tunable {
 static struct tunable tunables[32];
 static int tunable_count;
 
-/* The text is that of tunable.h: "LOW..HIGH unit; meaning" or "first|second; meaning". */
+/* The text is as in tunable.h: "LOW..HIGH unit; meaning" or "first|second; meaning". */
 static inline void add_tunable(volatile __u32 *value, const char *text)
 {
 	struct tunable *t = &tunables[tunable_count++];
 
-	if (tunable_count > (int)(sizeof(tunables) / sizeof(*tunables)))
+	if (tunable_count > (int)ARRAY_SIZE(tunables))
 		abort();
 	t->value = value;
 	if (sscanf(text, "%u..%u", &t->low, &t->high) == 2)
@@ -111,6 +122,12 @@ static inline __u32 random_of(__u64 *state, __u32 below)
 	return *state % below;
 }
 
+/* A queue's delay a step later: up to so much longer, or, once in 256 steps, half as long. */
+static inline __u32 random_delay(__u64 *state, __u32 delay_us, __u32 rise_us)
+{
+	return random_of(state, 256) ? delay_us + random_of(state, rise_us) : delay_us / 2;
+}
+
 /* The fuzzer's bytes; zeros once they are used up. */
 struct input {
 	const unsigned char *bytes;
@@ -119,12 +136,12 @@ struct input {
 
 static inline void draw(struct input *in, void *to, size_t size)
 {
-	size_t given = size < in->size ? size : in->size;
+	size_t available = size < in->size ? size : in->size;
 
 	memset(to, 0, size);
-	memcpy(to, in->bytes, given);
-	in->bytes += given;
-	in->size -= given;
+	memcpy(to, in->bytes, available);
+	in->bytes += available;
+	in->size -= available;
 }
 
 static inline __u8 draw_byte(struct input *in)
@@ -161,7 +178,7 @@ static inline void draw_tunables(struct input *in)
 	}
 }
 
-/* Stops the fuzzer, with what was wrong and the numbers it was wrong for. */
+/* Stops the fuzzer unless the condition holds; says for which numbers. */
 #define require(condition, ...)                                                                 \
 	do {                                                                                    \
 		if (!(condition)) {                                                             \
@@ -177,7 +194,7 @@ static inline double value_of(struct mpcc_num x)
 	return __builtin_ldexp(x.m, x.e);
 }
 
-/* The number is as fixed.h makes them, and of a size that a decision can come to. */
+/* Any number that fixed.h makes and a decision can come to. */
 static inline void require_normal(struct mpcc_num x, __u32 subflow)
 {
 	require(!x.m || x.m >> 31, "subflow %u: m %u", subflow, x.m);

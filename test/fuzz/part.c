@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * A part of CUBIC (window.h), of a control (-DALGORITHM=lia): coupled subflows whose windows and RTTs stay as they are grow,
- * from a loss on, along CUBIC's course over the part of the time that the rule's step is of Reno's, 1 / w, times 11/8 for
- * LIA, 16/8 for DTS, extended DTS and EWTCP and 8/8 for wVegas; all of the time at most. A loss, half for these rules as for
- * Reno, is CUBIC's. With growth=reno the rule's step and half of the window hold.
+ * A part of CUBIC (window.h) under a control (-DALGORITHM=lia): from a loss on, coupled subflows with constant windows and
+ * RTTs grow along CUBIC's course, over a part of the time. The part is the rule's step over Reno's step, 1 / w, times 11/8
+ * for LIA, 16/8 for DTS, extended DTS and EWTCP and 8/8 for wVegas; 1 at most. A loss takes what CUBIC takes, where the
+ * rules and Reno take half. With growth=reno the rule's step and half of the window hold.
  */
 #include "native.h"
 
@@ -13,7 +13,6 @@
 
 #define NUMBER_OF_wvegas 1
 
-static struct connection connection;
 static struct tcp_sock *const tp = &connection.subflows[0];
 
 /* Packets per cubic second. */
@@ -46,12 +45,12 @@ static double eps(__u32 i)
 }
 
 /* Extended DTS: q_target is 5 ms. */
-static bool queues(__u32 i)
+static bool is_queued(__u32 i)
 {
 	return rtt_s(i) - base_s(i) > 0.005;
 }
 
-/* By so many eighths of the rule's part a subflow grows. */
+/* A subflow grows by so many eighths of the rule's part. */
 static int eighths(void)
 {
 	return is("lia") ? 11 : is("wvegas") ? 8 : 16;
@@ -60,38 +59,30 @@ static int eighths(void)
 /* What the rule adds to the first of n subflows, over Reno's 1 / w. */
 static double rule_over_reno(__u32 n)
 {
-	double w = window(0), rtt = rtt_s(0), sum = 0, fastest = 0, largest = 0, adds;
+	double w = window(0), rtt = rtt_s(0), sum = 0, fastest = 0, largest_eps = 0, ratio;
 	__u32 with_queue = 0;
 
 	for (__u32 i = 0; i < n; i++) {
 		sum += window(i) / rtt_s(i);
-		if (window(i) / rtt_s(i) / rtt_s(i) > fastest)
-			fastest = window(i) / rtt_s(i) / rtt_s(i);
-		if (eps(i) > largest)
-			largest = eps(i);
-		with_queue += queues(i);
+		fastest = __builtin_fmax(fastest, window(i) / rtt_s(i) / rtt_s(i));
+		largest_eps = __builtin_fmax(largest_eps, eps(i));
+		with_queue += is_queued(i);
 	}
 	if (is("ewtcp"))
 		return 1. / (n * n);
-	/* RFC 6356: alpha / W, at most 1 / w. wVegas grows so while it competes. */
+	/* RFC 6356: alpha / W, at most 1 / w. A wVegas subflow that competes grows so, too. */
 	if (is("lia") || is("wvegas"))
 		return __builtin_fmin(fastest / sum / sum * w, 1);
-	adds = eps(0) / largest * w / rtt / rtt / sum / sum * w;
+	ratio = eps(0) / largest_eps * w / rtt / rtt / sum / sum * w;
 	/* Without prices only a queue costs: half of the increase, unless all subflows have one. */
-	if (is("dtsx") && queues(0) && with_queue < n)
-		adds /= 2;
-	return adds;
+	if (is("dtsx") && is_queued(0) && with_queue < n)
+		ratio /= 2;
+	return ratio;
 }
 
-static void begin(__u32 n)
+static void start(__u32 n)
 {
-	join(&connection, n, &ALGORITHM);
-	growth = GROWTH_CUBIC;
-	for (__u32 i = 0; i < n; i++) {
-		connection.subflows[i].snd_ssthresh = 2;
-		connection.subflows[i].packets_out = 1;
-		connection.subflows[i].tcp_mstamp = 1000000;
-	}
+	join_grown(n, &ALGORITHM);
 #if NUMBER_OF(ALGORITHM) == NUMBER_OF_wvegas
 	/* Within a round of a subflow that competes. */
 	private_of(tp)->competing = 1;
@@ -100,21 +91,22 @@ static void begin(__u32 n)
 #endif
 }
 
-static void set_path(struct tcp_sock *s, __u32 cwnd, __u32 base_us, __u32 queue_us)
+static void set_path(__u32 i, __u32 cwnd, __u32 base_us, __u32 queue_us)
 {
+	struct tcp_sock *s = &connection.subflows[i];
+
 	s->snd_cwnd = cwnd;
-	s->srtt_us = (base_us + queue_us) << 3;
+	set_rtt(s, base_us + queue_us);
 	s->rtt_min.s[0].v = base_us;
-	s->rack.rtt_us = base_us + queue_us;
 }
 
-/* A step is rounded to 2^-29 packets, and wrong besides by a part. */
-static void require_near(double want, double wrong, const char *what)
+/* A step is rounded to 2^-29 packets, and else wrong by so large a part at most. */
+static void require_step(double want, double tolerance, const char *what)
 {
 	double step = __builtin_ldexp(flow_of(tp)->step_q29, -29);
 
-	require(__builtin_fabs(step - want) <= wrong * want + 0x1p-29, "%s: %g a segment, want %g",
-		what, step, want);
+	require(__builtin_fabs(step - want) <= tolerance * want + 0x1p-29,
+		"%s: %g a segment, want %g", what, step, want);
 }
 
 static void require_left(double want, const char *what)
@@ -126,34 +118,34 @@ static void require_left(double want, const char *what)
 		want);
 }
 
-/* Follows the course for 100 decisions; returns how many of them told of the part. */
+/* Follows the course for 100 decisions; returns how many tell of the part. */
 static int follow(__u32 n)
 {
 	double part = __builtin_fmin(rule_over_reno(n) * eighths() / 8, 1), t = 0;
-	__u32 w = tp->snd_cwnd, told = 0;
+	__u32 w = tp->snd_cwnd, telling = 0;
 
 	/* The plateau is the present window. */
 	flow_of(tp)->last_max = w;
 	for (int i = 0; i < 100; i++) {
 		double above = C * (t + base_s(0)) * (t + base_s(0)) * (t + base_s(0));
 
-		/* RFC 9438, section 4.3: the part of what Reno has by now, 8/15 of a packet for each window. */
+		/* RFC 9438, section 4.3: the part of Reno's growth so far, 8/15 of a packet for each window. */
 		above = __builtin_fmax(above, 8 / 15. * part * i);
 		CALL(mpcc_cong_avoid, ARG(tp), 0, w);
 		require(flow_of(tp)->decided_us == (__u32)tp->tcp_mstamp, "no decision");
 		tp->snd_cwnd = w;
-		/* Where the course is not above the window: the kernel CUBIC's least growth. */
+		/* Where the course is not above the window, growth is the least of the kernel's CUBIC. */
 		if (above < 0.9)
-			require_near(1. / (100 * w), 0, "on the plateau");
-		/* In whole packets, and in whole segments for each of them. */
+			require_step(1. / (100 * w), 0, "on the plateau");
+		/* The course is in whole packets; each packet takes whole segments. */
 		if (above > 20 && above < w / 20.) {
-			require_near(above / w, 1 / above + above / w + 0.01, "above it");
-			told++;
+			require_step(above / w, 1 / above + above / w + 0.01, "above the plateau");
+			telling++;
 		}
 		tp->tcp_mstamp += 4 * (tp->srtt_us >> 3);
 		t += part * 4 * rtt_s(0);
 	}
-	return told;
+	return telling;
 }
 
 static void check_losses(__u32 n)
@@ -166,20 +158,20 @@ static void check_losses(__u32 n)
 	CALL(mpcc_cong_avoid, ARG(tp), 0, 1);
 	tp->snd_cwnd = w;
 	/* The table of eps is wrong by 2e-4 on both sides of a ratio (epsilon.h). */
-	require_near(rule_over_reno(n) / w, 4e-4, "growth=reno");
+	require_step(rule_over_reno(n) / w, 4e-4, "growth=reno");
 }
 
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
 	/* Two like paths, with a queue on the second. */
-	begin(2);
-	set_path(&connection.subflows[0], 3000, 50000, 0);
-	set_path(&connection.subflows[1], 3000, 50000, 20000);
+	start(2);
+	set_path(0, 3000, 50000, 0);
+	set_path(1, 3000, 50000, 20000);
 	require(follow(2) > 5, "no decision tells of the part");
-	/* A queue on the first. */
-	begin(2);
-	set_path(&connection.subflows[0], 3000, 50000, 20000);
-	set_path(&connection.subflows[1], 3000, 50000, 0);
+	/* The queue is on the first path. */
+	start(2);
+	set_path(0, 3000, 50000, 20000);
+	set_path(1, 3000, 50000, 0);
 	require(follow(2) > 5, "no decision tells of the part");
 	return 0;
 }
@@ -189,12 +181,11 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
 	struct input in = { bytes, size };
 	__u32 n = 2 + draw_byte(&in) % 3;
 
-	begin(n);
+	start(n);
 	for (__u32 i = 0; i < n; i++) {
 		__u32 base_us = 10000 + draw_number(&in, 17);
 
-		set_path(&connection.subflows[i], 1000 + draw_number(&in, 12), base_us,
-			 draw_number(&in, 16) % base_us);
+		set_path(i, 1000 + draw_number(&in, 12), base_us, draw_number(&in, 16) % base_us);
 	}
 	follow(n);
 	check_losses(n);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * The rules of paths in the packet scheduler prefer, with two subflows over two interfaces, whose rules come, change and go:
- *   a decision obeys the rules as they were at the last look, which is 100 ms old at most
+ * The rules of paths in the packet scheduler prefer, with two subflows over two interfaces whose rules come, change and go:
+ *   a decision obeys the rules as of the last look, which is 100 ms old at most
  *   between two looks no decision looks a rule up
- *   bytes that a subflow is handed count by its rule, and use up quota and cap at once
+ *   bytes that a subflow is handed count by the subflow's rule, and use up quota and cap at once
  */
 #include "native.h"
 
@@ -12,18 +12,11 @@ static long make_element(const void *map, const void *key, const void *value, __
 static __u64 clock_ns(void);
 static __u64 clock_jiffies(void);
 
-static long copy_kernel(void *to, __u32 size, const void *from)
-{
-	memcpy(to, from, size);
-	return 0;
-}
-
 #undef bpf_map_lookup_elem
 #define bpf_map_lookup_elem find_element
 #define bpf_map_update_elem make_element
 #define bpf_ktime_get_ns clock_ns
 #define bpf_jiffies64 clock_jiffies
-#define bpf_probe_read_kernel copy_kernel
 
 /* Sequence numbers go round. */
 #pragma clang attribute push(__attribute__((no_sanitize("unsigned-integer-overflow"))), \
@@ -105,14 +98,14 @@ static void start(void)
 		sk->sk_dst_cache = &routes[i];
 		sk->sk_sndbuf = 1;
 		socks[i].inet_conn.icsk_ulp_data = &contexts[i];
-		socks[i].srtt_us = (10000 + i) << 3; /* the first one is the faster */
+		socks[i].srtt_us = (10000 + i) << 3; /* subflow 0 is the faster */
 		socks[i].snd_cwnd = 10;
 		socks[i].mss_cache = 1400;
 		contexts[i].subflow_id = i + 1;
 	}
 }
 
-/* A rule for the interface of subflow i. */
+/* Sets and returns a rule for the interface of subflow i. */
 static struct mpcc_path_rule *set_rule(__u32 i, __u32 rank)
 {
 	struct mpcc_path_rule *r = &rules[i];
@@ -127,7 +120,7 @@ static struct mpcc_path_rule *set_rule(__u32 i, __u32 rank)
 	return r;
 }
 
-/* A decision, by which the subflow that sends is handed so many bytes, all of which are acknowledged at once. */
+/* A decision. The subflow that sends is handed so many bytes, all acknowledged at once. */
 static void decide(__u32 bytes)
 {
 	unsigned long long args[] = { (unsigned long)&msk };
@@ -164,7 +157,7 @@ static void obey_within_100_ms(void)
 	require_sender(0);
 }
 
-/* The quota is used up by what was handed over, without a look at the rule. */
+/* Bytes that are handed over use the quota up without a look at the rule. */
 static void use_quota_up(void)
 {
 	start();
@@ -202,19 +195,20 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	return 0;
 }
 
-/* Every subflow's lane has what its rule said at the last look. */
+/* Every subflow's lane has what the subflow's rule said at the last look. */
 static void check_lanes(const struct mpcc_path_rule *looked)
 {
 	const struct sched_own *own = own_of(&state);
 
 	for (__u32 i = 0; i < SUBFLOWS; i++) {
 		const struct mpcc_path_rule *r = &looked[i];
-		const struct prefer_lane *p = &own->lanes[i];
+		const struct prefer_lane *lane = &own->lanes[i];
 
-		require(p->rank == (r->id ? r->rank : 1), "subflow %u: rank %u", i, p->rank);
-		require(p->weight == r->weight, "subflow %u: weight %u", i, p->weight);
-		require(p->spill_us == r->spill_us, "subflow %u: spill %u", i, p->spill_us);
-		require(p->excluded == r->excluded, "subflow %u: excluded %u", i, p->excluded);
+		require(lane->rank == (r->id ? r->rank : 1), "subflow %u: rank %u", i, lane->rank);
+		require(lane->weight == r->weight, "subflow %u: weight %u", i, lane->weight);
+		require(lane->spill_us == r->spill_us, "subflow %u: spill %u", i, lane->spill_us);
+		require(lane->excluded == r->excluded, "subflow %u: excluded %u", i,
+			lane->excluded);
 	}
 }
 

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * The response to losses by the queue (queue.h), against its formulas in floating point: what a queue lets a subflow
- * grow by and what a loss leaves, for any smallest RTT, delay and window. And the delay that rounds of any ACKs measure.
- * The socket is the only subflow of an MPTCP connection, or with plain=own a TCP connection. queue_dts.c runs this with
- * DTS.
+ * The response to losses by the queue (queue.h), against the formulas in floating point: by how much a subflow grows and
+ * what a loss leaves, for any smallest RTT, delay and window. And the delay that rounds of any ACKs measure. The socket is
+ * the only subflow of an MPTCP connection, or with plain=own a TCP connection. queue_dts.c includes this file, with DTS.
  */
 #include "native.h"
 
@@ -14,17 +13,16 @@
 
 #include "connection.h"
 
-static struct connection connection;
 static struct tcp_sock *const tp = &connection.subflows[0];
 static bool plain_tcp;
 
-/* In the header's unit of 64 us, whole units as there. */
+/* In whole units of 64 us, as in queue.h. */
 #define MS(ms) __builtin_floor((ms) * 1000 / 64.)
 
-/* After so many microseconds a round's time comes again. */
-#define AGAIN_US (1ULL << 25)
+/* A round's clock goes round in so many microseconds. */
+#define CLOCK_TURN_US (1ULL << 25)
 
-/* A round in microseconds, kept apart from the algorithm's. */
+/* A round in microseconds, as the harness counts. */
 static struct {
 	bool begun;
 	__u64 began_us;
@@ -33,7 +31,7 @@ static struct {
 
 static void start(__u32 cwnd)
 {
-	join(&connection, 1, &ALGORITHM);
+	join(1, &ALGORITHM);
 	response = RESPONSE_QUEUE;
 	if (plain_tcp) {
 		tp->is_mptcp = false;
@@ -56,7 +54,7 @@ static struct mpcc_queue *queue(void)
 	return &flow_of(tp)->queue;
 }
 
-/* An RTT in units, from 1 on. */
+/* An RTT in units, at least 1. */
 static double units(__u32 us)
 {
 	return __builtin_fmin(us / 64 + 1, 65535);
@@ -72,7 +70,7 @@ static double d_m(double base, double longest)
 	return __builtin_fmin(longest, __builtin_floor(0.625 * base));
 }
 
-/* Packets in an RTT: 10 up to a hundredth of the longest queue, 0.3 at the longest, and 1 / alpha a line between. */
+/* Packets in an RTT: 10 up to a hundredth of the longest queue, 0.3 at the longest; 1 / alpha is linear between. */
 static double alpha(double w, double base, double d, double longest)
 {
 	double most = __builtin_fmin(10, w * longest / (base + longest) / 16);
@@ -93,13 +91,13 @@ static double part_left(double d, double longest)
 	return 15 / 16. - (15 / 16. - 717 / 1024.) * (d / longest - 0.1) / 0.7;
 }
 
-/* By 7/8 of what the longest RTT is above the smallest. */
+/* An RTT of 7/8 of the way from the smallest to the longest, or more. */
 static bool is_full(double base, double rtt, double peak)
 {
 	return rtt - base >= (peak - base) * 7 / 8;
 }
 
-/* What is known of a queue, against the formulas. */
+/* Growth and a loss with a drawn queue, against the formulas. */
 static void check_response(struct input *in)
 {
 	__u32 base_us = 4000 + draw_number(in, 21), w = 2 + draw_number(in, 24), after, floored;
@@ -134,7 +132,7 @@ static void check_response(struct input *in)
 	if (draw_byte(in) % 4 == 0)
 		tp->prior_ssthresh = 0;
 	congestion = !tp->prior_ssthresh || is_full(base, rtt, peak);
-	/* The control alone: CUBIC's, which leaves 717/1024. */
+	/* Without the queue's response a loss is CUBIC's, which leaves 717/1024. */
 	want = 0;
 	if (!congestion && is_known(base_us, q->longest))
 		want = part_left(d, longest) * w;
@@ -188,13 +186,12 @@ static void ack(__u64 after_us, __u32 rtt_us, bool in_loss)
 	/* After congestion a round lasts three RTTs. */
 	if (!before.lossy && before.delay && before.delay == before.longest)
 		rtts = 3;
-	/* RTTs and times are cut to units of 1024 us. */
+	/* RTTs and times are cut to units of 1024 us; 32768 units look like none. */
 	least_us = rtts * srtt_us;
 	unsure_us = (rtts + 1) * 1024;
-	/* Time is in units of 1024 us, and 32768 of them look like none. */
-	lasted_us = (tp->tcp_mstamp - model.began_us) % AGAIN_US;
+	lasted_us = (tp->tcp_mstamp - model.began_us) % CLOCK_TURN_US;
 	if (queue()->min_rtt) {
-		require(lasted_us < least_us + unsure_us || lasted_us > AGAIN_US - 2048,
+		require(lasted_us < least_us + unsure_us || lasted_us > CLOCK_TURN_US - 2048,
 			"a round of %llu us goes on, RTT %u", lasted_us, srtt_us);
 		return;
 	}
@@ -209,7 +206,7 @@ static void ack(__u64 after_us, __u32 rtt_us, bool in_loss)
 	model.begun = false;
 }
 
-/* At each loss in a queue shorter than the longest an eighth of the difference goes, at none in an empty queue. */
+/* A loss takes an eighth of the difference between the longest queue and a shorter one, and nothing if that is empty. */
 static void check_doubt(void)
 {
 	double want = 4000;
@@ -232,7 +229,7 @@ static void check_doubt(void)
 	}
 }
 
-/* ACKs with one RTT for so many of that RTT, ten in each. */
+/* Ten ACKs with one RTT in each of so many RTTs. */
 static void ack_for(__u32 rtts, __u32 rtt_us)
 {
 	tp->srtt_us = rtt_us << 3;
@@ -252,8 +249,8 @@ static __u32 left_of_1000(__u32 rtt_us)
 }
 
 /*
- * A path of 40 ms whose queue drains once a round: by d its losses are random. When it is full they are not, nor within
- * three RTTs of that; afterwards one at half the queue is.
+ * A path of 40 ms whose queue drains once a round. Losses behind the full queue and up to three RTTs later are of
+ * congestion; later ones at half the queue are random.
  */
 static void check_overflow(void)
 {
@@ -300,7 +297,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
 	plain_tcp = draw_byte(&in) % 2;
 	check_response(&in);
 	start(10);
-	tp->tcp_mstamp += draw_number(&in, 50); /* since the host's start: years */
+	tp->tcp_mstamp += draw_number(&in, 50); /* years since the host's start */
 	while (in.size) {
 		ack(draw_number(&in, 25), draw_number(&in, 24), !(draw_byte(&in) % 8));
 		if (!(draw_byte(&in) % 8))

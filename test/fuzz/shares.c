@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
  * What network namespaces have in the maps of congestion controls (share.h), over subflows that come and go:
- *   a namespace that has its share gets no live state, no totals of one more interface and no record of delays, while another
+ *   a namespace that has its share gets no live state, no totals of one more interface and no record of delays; another
  *   namespace gets all three
- *   a subflow that ends makes room for another; the counts are those of the entries that are there
+ *   a subflow that ends makes room for another; a namespace's counts are those of its entries
  *   the namespaces that each CPU makes first have slots of their own
  */
 #include "native.h"
@@ -12,37 +12,26 @@ static void *find_element(const void *map, const void *key);
 static long make_element(const void *map, const void *key, const void *value, __u64 flags);
 static long drop_element(const void *map, const void *key);
 
-static long copy_kernel(void *to, __u32 size, const void *from)
-{
-	memcpy(to, from, size);
-	return 0;
-}
-
 #undef bpf_map_lookup_elem
 #define bpf_map_lookup_elem find_element
 #define bpf_map_update_elem make_element
 #define bpf_map_delete_elem drop_element
-#define bpf_probe_read_kernel copy_kernel
 
 #include "cc/lia.bpf.c"
 
 #include "connection.h"
 
 #define NAMESPACES 2
-#define INTERFACES 3
 #define MOST_DELAYS MPCC_NAMESPACE_SHARE(MPCC_MAX_DELAYS)
 
-static struct connection connection;
 static struct net namespaces[NAMESPACES];
-static struct net_device interfaces[INTERFACES];
-static struct dst_entry routes[INTERFACES];
 static const struct tcp_congestion_ops ops = { .name = "lia" };
 static bool living[MPCC_MAX_SUBFLOWS];
 static __u64 now_us;
 
 #define ROOM 6
 
-/* The maps. The hashes have room for fewer entries than the sockets and interfaces here ask for. */
+/* The maps. The hashes have room for fewer entries than the subflows and interfaces here ask for. */
 static struct mpcc_counter_set counter_set;
 static struct mpcc_share shares[MPCC_SHARES];
 static __u32 delays_shares[MPCC_SHARES];
@@ -68,7 +57,7 @@ static struct hash {
 
 static struct hash *hash_of(const void *map)
 {
-	for (size_t i = 0; i < sizeof(hashes) / sizeof(*hashes); i++)
+	for (size_t i = 0; i < ARRAY_SIZE(hashes); i++)
 		if (hashes[i].map == map)
 			return &hashes[i];
 	return NULL;
@@ -96,7 +85,7 @@ static long make_element(const void *map, const void *key, const void *value, __
 	struct hash *h = hash_of(map);
 
 	if (find_element(map, key))
-		return -17;
+		return -EEXIST;
 	for (int i = 0; i < h->room; i++)
 		if (!h->entries[i].taken) {
 			memset(&h->entries[i], 0, sizeof(h->entries[i]));
@@ -104,7 +93,7 @@ static long make_element(const void *map, const void *key, const void *value, __
 			memcpy(&h->entries[i].key, key, h->key_size);
 			return 0;
 		}
-	return -7;
+	return -E2BIG;
 }
 
 static long drop_element(const void *map, const void *key)
@@ -116,7 +105,7 @@ static long drop_element(const void *map, const void *key)
 			h->entries[i].taken = false;
 			return 0;
 		}
-	return -2;
+	return -ENOENT;
 }
 
 static struct mpcc_share *share_in(__u32 namespace)
@@ -129,10 +118,10 @@ static __u32 *delays_share_in(__u32 namespace)
 	return &delays_shares[share_slot(namespaces[namespace].net_cookie)];
 }
 
-/* Two namespaces, the first one with so much room left in each of its shares. */
+/* Two namespaces. The first has room for so many subflows, totals and records of delays. */
 static void start(__u32 subflows, __u32 totals, __u32 delays)
 {
-	join(&connection, MPCC_MAX_SUBFLOWS, &ops);
+	join(MPCC_MAX_SUBFLOWS, &ops);
 	couple = COUPLE_SHARED;
 	plain = PLAIN_OWN;
 	now_us = 1 << 20;
@@ -140,13 +129,9 @@ static void start(__u32 subflows, __u32 totals, __u32 delays)
 	memset(&counter_set, 0, sizeof(counter_set));
 	memset(shares, 0, sizeof(shares));
 	memset(delays_shares, 0, sizeof(delays_shares));
-	for (size_t i = 0; i < sizeof(hashes) / sizeof(*hashes); i++)
+	for (size_t i = 0; i < ARRAY_SIZE(hashes); i++)
 		memset(hashes[i].entries, 0, sizeof(hashes[i].entries));
-	for (__u32 i = 0; i < INTERFACES; i++) {
-		interfaces[i].ifindex = i + 1;
-		routes[i].dev = &interfaces[i];
-	}
-	/* The first that two CPUs make. */
+	/* The first namespaces that two CPUs make. */
 	for (__u32 i = 0; i < NAMESPACES; i++)
 		namespaces[i].net_cookie = 1 + i * 4096;
 	share_in(0)->subflows = mpcc_namespace_subflows - subflows;
@@ -159,7 +144,7 @@ static void open(__u32 i, __u32 namespace, __u32 interface)
 	struct tcp_sock *tp = &connection.subflows[i];
 
 	tp->inet_conn.icsk_inet.sk.__sk_common.skc_net.net = &namespaces[namespace];
-	tp->inet_conn.icsk_inet.sk.sk_dst_cache = &routes[interface];
+	set_interface(i, interface);
 	tp->snd_cwnd = 10;
 	tp->tcp_mstamp = now_us;
 	CALL(mpcc_init, ARG(tp));
@@ -215,7 +200,7 @@ static void fill_totals(void)
 	lost = counter_set.lost_totals;
 	require(lost && share_in(0)->totals == mpcc_namespace_totals, "%llu lost", lost);
 	open(2, 1, 1);
-	/* The interface that has totals goes on. */
+	/* An interface with totals takes no more room. */
 	open(3, 0, 0);
 	require(counter_set.lost_totals == lost, "%llu lost", counter_set.lost_totals);
 }
@@ -252,10 +237,11 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	return 0;
 }
 
-/* The counts are those of the entries, of which every living subflow that has one knows. */
+/* The counts are those of the entries: every entry of a living subflow is found by the subflow. */
 static void check_counts(__u32 subflows, __u32 totals, __u32 delays)
 {
 	__u32 shown[NAMESPACES] = {}, recorded[NAMESPACES] = {}, summed[NAMESPACES] = {};
+	const struct hash *sums = hash_of(&mpcc_totals);
 
 	for (__u32 i = 0; i < MPCC_MAX_SUBFLOWS; i++) {
 		const struct tcp_sock *tp = &connection.subflows[i];
@@ -265,12 +251,11 @@ static void check_counts(__u32 subflows, __u32 totals, __u32 delays)
 		shown[netns_cookie_of(tp) != 1] += is_shown(i);
 		recorded[netns_cookie_of(tp) != 1] += !!delays_of(tp);
 	}
-	for (int i = 0; i < ROOM; i++) {
-		if (hashes[1].entries[i].taken)
-			summed[hashes[1].entries[i].key.netns_cookie != 1]++;
-	}
+	for (int i = 0; i < ROOM; i++)
+		if (sums->entries[i].taken)
+			summed[sums->entries[i].key.netns_cookie != 1]++;
 	for (__u32 n = 0; n < NAMESPACES; n++) {
-		__u32 begun = !n; /* the first namespace's counts began beside its bounds */
+		__u32 begun = !n; /* start() has counted for the first namespace */
 
 		require(share_in(n)->subflows ==
 				shown[n] + begun * (mpcc_namespace_subflows - subflows),
@@ -295,7 +280,8 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
 		__u32 i = draw_byte(&in) % MPCC_MAX_SUBFLOWS;
 
 		if (!living[i])
-			open(i, draw_byte(&in) % NAMESPACES, draw_byte(&in) % INTERFACES);
+			open(i, draw_byte(&in) % NAMESPACES,
+			     draw_byte(&in) % ARRAY_SIZE(interfaces));
 		else if (draw_byte(&in) % 4)
 			ack(i);
 		else

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
  * With couple=shared and no record of delays, in a connection whose subflows come and go with ever larger ids:
- *   a subflow is coupled with the siblings that have the same interface and remote address, and no others
+ *   a subflow is coupled with the siblings that have the same interface and remote address, and with no others
  *   once every subflow has seen ACKs, each has a place of its own from 1 to 9, also if some began with equal places
  */
 #include "native.h"
@@ -10,22 +10,18 @@
 
 #include "connection.h"
 
-static struct connection connection;
-static struct net_device interfaces[3];
-static struct dst_entry routes[MPCC_MAX_SUBFLOWS];
-static __u32 linked, last_id;
+static __u32 linked; /* a bit for each subflow in the connection */
+static __u32 last_id;
 static __u64 now_us;
 
 static void start(void)
 {
-	join(&connection, MPCC_MAX_SUBFLOWS, &lia);
+	join(MPCC_MAX_SUBFLOWS, &lia);
 	couple = COUPLE_SHARED;
 	linked = 0;
 	last_id = 0;
 	now_us = 1 << 20;
-	for (int i = 0; i < 3; i++)
-		interfaces[i].ifindex = i + 1;
-	link_only(&connection, linked);
+	link_only(linked);
 }
 
 static struct sock_common *common_of(__u32 i)
@@ -41,7 +37,7 @@ static void ack(__u32 i)
 	CALL(mpcc_cong_avoid, ARG(tp), 0, 1);
 }
 
-/* A subflow joins, with an id so much larger than the last one. */
+/* A subflow joins, with an id larger than the last subflow's by ids_later + 1. */
 static void add(__u32 i, __u32 interface, __u32 remote, __u32 ids_later, __u8 place)
 {
 	struct tcp_sock *tp = &connection.subflows[i];
@@ -51,19 +47,19 @@ static void add(__u32 i, __u32 interface, __u32 remote, __u32 ids_later, __u8 pl
 	flow_of(tp)->place = place;
 	tp->snd_cwnd = 10;
 	tp->srtt_us = 50000 << 3;
-	routes[i].dev = &interfaces[interface];
-	tp->inet_conn.icsk_inet.sk.sk_dst_cache = &routes[i];
+	set_interface(i, interface);
 	common_of(i)->skc_family = AF_INET;
 	common_of(i)->skc_daddr = remote;
 	last_id += 1 + ids_later;
 	connection.contexts[i].subflow_id = last_id;
 	linked |= 1 << i;
-	link_only(&connection, linked);
+	link_only(linked);
 }
 
-static bool same_path_of(__u32 i, __u32 k)
+static bool have_same_path(__u32 i, __u32 k)
 {
-	return routes[i].dev == routes[k].dev && common_of(i)->skc_daddr == common_of(k)->skc_daddr;
+	return connection.routes[i].dev == connection.routes[k].dev &&
+	       common_of(i)->skc_daddr == common_of(k)->skc_daddr;
 }
 
 /* Every subflow sees an ACK in each of four intervals: enough to take places, to judge, and to adopt verdicts. */
@@ -96,7 +92,7 @@ static void check(void)
 				continue;
 			group = group_of(&connection.subflows[i], &connection.subflows[k],
 					 &connection.contexts[k]);
-			require(!group == same_path_of(i, k), "subflows %u, %u: group %u", i, k,
+			require(!group == have_same_path(i, k), "subflows %u, %u: group %u", i, k,
 				group);
 		}
 	}
@@ -110,7 +106,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 		add(i, i % 3, i % 2, 15, 0);
 	settle();
 	check();
-	/* Decided at the first ACK. */
+	/* The first ACK decides: coupled with the sibling of the same path, and with no other before a verdict. */
 	start();
 	add(0, 0, 0, 0, 0);
 	add(1, 1, 0, 0, 0);
@@ -133,7 +129,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
 		switch (draw_byte(&in) % 4) {
 		case 0:
 			linked &= ~(1 << i);
-			link_only(&connection, linked);
+			link_only(linked);
 			break;
 		case 1:
 			if (!(linked & 1 << i))

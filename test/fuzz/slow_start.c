@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * HyStart over any sequence of ACKs: it ends slow start at the present window, never below 16 packets, and only after
- * nine samples in an RTT that are all above the smallest by an eighth of it, 4 ms at least and 16 at most; or, at a
- * smallest RTT of a millisecond or more, after ACKs no more than 2 ms apart for half of that RTT. The smallest is that
+ * HyStart over any sequence of ACKs: slow start ends at the present window, never below 16 packets, and only after nine
+ * samples in an RTT that are all above the smallest RTT by an eighth of that, 4 ms at least and 16 at most; or, at a
+ * smallest RTT of a millisecond or more, after ACKs no more than 2 ms apart for half of that RTT. The smallest RTT is that
  * of the samples since the first ACK, whatever the kernel remembers.
  */
 #include "native.h"
@@ -11,31 +11,31 @@
 
 #include "connection.h"
 
-static struct connection connection;
 static struct tcp_sock *const tp = &connection.subflows[0];
 
-/* The ACKs of this RTT, kept apart from the algorithm's. */
+/* The ACKs of this round trip, as the harness counts. */
 static struct {
 	bool begun;
-	__u32 end, base_us; /* the smallest RTT of this one and those before */
+	__u32 end; /* the byte whose ACK is the round trip's last */
+	__u32 base_us; /* the smallest RTT up to now */
 	__u64 began_us, last_us; /* of the train */
 	__u32 samples, smallest_us;
 } round_trip;
 
 static void start(__u32 cwnd)
 {
-	join(&connection, 1, &lia);
+	join(1, &lia);
 	tp->snd_cwnd = cwnd;
 	tp->snd_ssthresh = 0x7fffffff;
 	tp->srtt_us = 50000 << 3;
-	/* The SYN's. */
+	/* The RTT of the SYN. */
 	tp->rtt_min.s[0].v = 1;
 	tp->tcp_mstamp = 1000000;
 	slow_start = SLOW_START_HYSTART;
 	memset(&round_trip, 0, sizeof(round_trip));
 }
 
-/* Up to una, for data up to nxt, with a sample. */
+/* An ACK up to una, while data up to nxt is sent, with a sample. */
 static void ack(__u32 after_us, __u32 una, __u32 nxt, __u32 rtt_us)
 {
 	tp->tcp_mstamp += after_us;
@@ -45,7 +45,7 @@ static void ack(__u32 after_us, __u32 una, __u32 nxt, __u32 rtt_us)
 	CALL(mpcc_cong_avoid, ARG(tp), una, 1);
 }
 
-/* After an RTT of one ACK, which is the fastest so far; the next begins another. */
+/* Ends a first round trip of one ACK, with the smallest RTT; the next ACK begins another. */
 static void start_above(__u32 cwnd, __u32 base_us)
 {
 	start(2);
@@ -58,7 +58,7 @@ static bool ended(void)
 	return tp->snd_ssthresh != 0x7fffffff;
 }
 
-/* So many ACKs of one RTT, the last of which is the first that may end slow start. */
+/* So many ACKs in one round trip, of which the last alone may end slow start. */
 static void require_end(int acks, __u32 apart_us, __u32 rtt_us, bool end)
 {
 	for (int i = 0; i < acks; i++) {
@@ -72,7 +72,7 @@ static void require_end(int acks, __u32 apart_us, __u32 rtt_us, bool end)
 
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
-	/* Delay: above 10 ms by 4 ms, and not just by that. */
+	/* Delay: more than 4 ms above 10 ms. */
 	start_above(16, 10000);
 	require_end(9, 3000, 14001, true);
 	require(tp->snd_ssthresh == 24, "ssthresh %u", tp->snd_ssthresh);
@@ -91,7 +91,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	require_end(50, 3000, 416000, false);
 	start_above(16, 400000);
 	require_end(9, 3000, 416001, true);
-	/* The first RTT has nothing to be above of, the next ones have. */
+	/* The first RTT is above no other; the next ones may be. */
 	start(16);
 	require_end(50, 3000, 20000, false);
 	ack(3000, 1001, 2000, 24001);
@@ -100,7 +100,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 		ack(3000, 1002, 2000, 24001);
 	}
 	require(ended(), "nine samples 4001 us above the first RTT's");
-	/* A faster ACK is what later RTTs are compared with; those before a timeout count no more. */
+	/* Later RTTs are compared with the fastest ACK, but none from before a timeout. */
 	start_above(16, 10000);
 	ack(3000, 2, 2, 6000);
 	ack(3000, 3, 1000, 10001);
@@ -108,15 +108,15 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	start_above(16, 10000);
 	CALL(mpcc_set_state, ARG(tp), TCP_CA_Loss);
 	require_end(50, 3000, 20000, false);
-	/* Trains: half of 40 ms, the first ACK begins it. */
+	/* Trains: half of 40 ms, from the first ACK on. */
 	start_above(16, 40000);
 	require_end(22, 1000, 40000, true);
 	start_above(16, 40000);
 	require_end(100, 2001, 40000, false);
-	/* Without an RTT before it, too. */
+	/* The first round trip may have a train, too. */
 	start(16);
 	require_end(22, 1000, 40000, true);
-	/* Paced packets take the whole of it. */
+	/* With pacing a train takes 40 ms. */
 	start_above(16, 40000);
 	tp->inet_conn.icsk_inet.sk.sk_pacing_status = 1;
 	require_end(42, 1000, 40000, true);
@@ -149,7 +149,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	require_end(50, 3000, 20000, false);
 	tp->inet_conn.icsk_ca_state = TCP_CA_Open;
 	require_end(9, 3000, 20000, true);
-	/* Small windows go on: the 15th is for 16 packets. */
+	/* Small windows go on: the 15th ACK is for 16 packets. */
 	start_above(2, 10000);
 	require_end(14 + 9, 3000, 20000, true);
 	/* And so does standard slow start. */
@@ -159,7 +159,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	return 0;
 }
 
-/* Takes an ACK down; whether one of the two signs is there. */
+/* Notes an ACK. Returns whether one of the two signs is there. */
 static bool may_end(__u32 rtt_us)
 {
 	double rise_us, train_us;
@@ -182,11 +182,7 @@ static bool may_end(__u32 rtt_us)
 	round_trip.samples++;
 	if (rtt_us < round_trip.smallest_us)
 		round_trip.smallest_us = rtt_us;
-	rise_us = round_trip.base_us / 8.0;
-	if (rise_us < 4000)
-		rise_us = 4000;
-	if (rise_us > 16000)
-		rise_us = 16000;
+	rise_us = __builtin_fmin(__builtin_fmax(round_trip.base_us / 8.0, 4000), 16000);
 	if (round_trip.samples > 8 && round_trip.smallest_us > round_trip.base_us + rise_us - 1)
 		return true;
 	if (round_trip.base_us < 1000 || tp->tcp_mstamp - round_trip.last_us > 2000)
@@ -217,7 +213,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
 		tp->tcp_mstamp += draw_number(&in, 13);
 		tp->snd_una += draw_number(&in, 12);
 		tp->snd_nxt = tp->snd_una + draw_number(&in, 16);
-		/* Now and then without a sample. */
+		/* Some ACKs have no sample. */
 		if (draw_byte(&in) % 16 == 15)
 			rtt_us = 0;
 		tp->rack.rtt_us = rtt_us;

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * When a decision takes a look at the siblings, if the subflow is coupled with one, and for how long a decision stands
- * (window.h):
+ * When a decision looks at the siblings: if the subflow is coupled with one. And for how long a decision stands (window.h):
  *   coupled  an RTT, at least 100 us
- *   alone    without siblings or beside siblings, a quarter of an RTT, at most 1/32 s and at least a tick; once the window
- *            has moved a tick
+ *   alone    with siblings or without, a quarter of an RTT, at most 1/32 s and at least a tick; once the window has moved, a
+ *            tick
  */
 #include "native.h"
 
@@ -12,26 +11,7 @@
 
 #include "connection.h"
 
-static struct connection connection;
 static struct tcp_sock *const tp = &connection.subflows[0];
-
-static void begin(__u32 n)
-{
-	join(&connection, n, &lia);
-	growth = GROWTH_CUBIC;
-	for (__u32 i = 0; i < n; i++) {
-		connection.subflows[i].snd_ssthresh = 2;
-		connection.subflows[i].packets_out = 1;
-		connection.subflows[i].tcp_mstamp = 1000000;
-	}
-}
-
-static void set_rtt(struct tcp_sock *s, __u32 rtt_us)
-{
-	s->srtt_us = rtt_us << 3;
-	s->rtt_min.s[0].v = rtt_us;
-	s->rack.rtt_us = rtt_us;
-}
 
 static bool decides_after(__u32 us)
 {
@@ -40,23 +20,24 @@ static bool decides_after(__u32 us)
 	return flow_of(tp)->decided_us == (__u32)tp->tcp_mstamp;
 }
 
-/* For how long a decision stands at an RTT, and once the window has moved. */
+/* For how long a decision stands at an RTT. */
 struct standing {
-	__u32 rtt_us, for_us, moved_us;
+	__u32 rtt_us, for_us;
+	__u32 moved_us; /* once the window has moved */
 };
 
-/* Of n subflows with windows of 100 packets, at whose plateau a segment adds at most 1/10000 of a packet. */
+/* With n subflows whose windows of 100 packets are at the plateau, where a segment adds at most 1/10000 of a packet. */
 static void require_standing(__u32 n, __u32 together, const struct standing *want)
 {
 	for (int moves = 0; moves < 2; moves++) {
 		__u32 for_us = moves ? want->moved_us : want->for_us;
 
-		begin(n);
-		for (__u32 k = 0; k < n; k++) {
-			flow_of(&connection.subflows[k])->together = together;
-			flow_of(&connection.subflows[k])->last_max = 100;
-			connection.subflows[k].snd_cwnd = 100;
-			set_rtt(&connection.subflows[k], want->rtt_us);
+		join_grown(n, &lia);
+		for (__u32 i = 0; i < n; i++) {
+			flow_of(&connection.subflows[i])->together = together;
+			flow_of(&connection.subflows[i])->last_max = 100;
+			connection.subflows[i].snd_cwnd = 100;
+			set_rtt(&connection.subflows[i], want->rtt_us);
 		}
 		require(decides_after(0), "no decision");
 		require(flow_of(tp)->looked == !!together, "together %x: looked %u", together,
@@ -80,9 +61,9 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 						     { 40000, 10000, 1024 },
 						     { 200000, 31250, 1024 } };
 
-	for (__u32 i = 0; i < sizeof(coupled) / sizeof(*coupled); i++)
+	for (__u32 i = 0; i < ARRAY_SIZE(coupled); i++)
 		require_standing(2, MPCC_ALL_TOGETHER, &coupled[i]);
-	for (__u32 i = 0; i < sizeof(uncoupled) / sizeof(*uncoupled); i++)
+	for (__u32 i = 0; i < ARRAY_SIZE(uncoupled); i++)
 		for (__u32 n = 1; n <= 2; n++)
 			require_standing(n, 0, &uncoupled[i]);
 	return 0;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
  * Verdicts between the subflows of a connection (sharing.h), with records of their delays:
- *   of two subflows the one with the lower subflow_id compares the delays, wherever it is in the connection's list, and the
- *   other adopts the verdict: coupled behind one queue, uncoupled behind two
+ *   of two subflows the one with the lower subflow_id compares the delays, whatever the order in the connection's list, and
+ *   the other adopts the verdict: coupled behind one queue, uncoupled behind two
  *   subflows whose ids in the live map differ judge in different intervals
  */
 #include "native.h"
@@ -19,9 +19,6 @@ static void *find_element(const void *map, const void *key);
 #define SUBFLOWS 2
 #define RUN_MS 20000
 
-static struct connection connection;
-static struct net_device interfaces[SUBFLOWS];
-static struct dst_entry routes[SUBFLOWS];
 static struct mpcc_delays records[SUBFLOWS];
 
 /* Each subflow's record, by its id in the live map; the other maps are empty. */
@@ -33,10 +30,10 @@ static void *find_element(const void *map, const void *key)
 	return NULL;
 }
 
-/* Two subflows over two interfaces; the first one's id in the live map, and the subflow_id of both. */
+/* Two subflows over two interfaces. The second one's id in the live map is first_id + 1. */
 static void start(__u64 first_id, __u32 first_subflow_id, __u32 second_subflow_id)
 {
-	join(&connection, SUBFLOWS, &lia);
+	join(SUBFLOWS, &lia);
 	couple = COUPLE_SHARED;
 	memset(records, 0, sizeof(records));
 	for (__u32 i = 0; i < SUBFLOWS; i++) {
@@ -44,9 +41,7 @@ static void start(__u64 first_id, __u32 first_subflow_id, __u32 second_subflow_i
 
 		CALL(mpcc_init, ARG(tp));
 		flow_of(tp)->id = first_id + i;
-		interfaces[i].ifindex = i + 1;
-		routes[i].dev = &interfaces[i];
-		tp->inet_conn.icsk_inet.sk.sk_dst_cache = &routes[i];
+		set_interface(i, i);
 		tp->snd_cwnd = 10;
 		tp->rtt_min.s[0].v = 20000;
 	}
@@ -68,13 +63,11 @@ static void ack(__u32 i, __u32 ms, __u32 rtt_us)
 static void run(__u32 ms, bool shared)
 {
 	__u32 delay_us[SUBFLOWS] = {};
-	__u64 state = 1;
+	__u64 seed = 1;
 
 	for (__u32 t = 0; t < ms; t++)
 		for (__u32 i = 0; i < SUBFLOWS; i++) {
-			delay_us[i] = random_of(&state, 256) ?
-					      delay_us[i] + random_of(&state, 400) :
-					      delay_us[i] / 2;
+			delay_us[i] = random_delay(&seed, delay_us[i], 400);
 			ack(i, t, 20000 + delay_us[shared ? 0 : i]);
 		}
 }
@@ -106,7 +99,7 @@ static void check_adoption(__u32 first_subflow_id, __u32 second_subflow_id)
 	}
 }
 
-/* A connection of two has a turn each twelve intervals: twelve ids in a row have one in each interval. */
+/* A connection of two has a turn every twelve intervals: each of twelve ids in a row has a different interval. */
 static void check_turns(void)
 {
 	__u32 intervals = 0;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * wVegas over any sequence of ACKs and their samples, losses and pauses: what a round is, which samples are its
- * own, how long base and alpha last, and that the window moves at the end of a round alone, unless the subflow competes;
- * when it probes and begins to compete. What a round decides is checked by the vectors.
+ * wVegas over any sequence of ACKs with samples, losses and pauses: what a round is, which samples belong to a round, how
+ * long base and alpha last, and that the window moves only at the end of a round, unless the subflow competes; when a
+ * subflow probes and begins to compete. The vectors check what a round decides.
  */
 #include "native.h"
 
@@ -10,13 +10,12 @@
 
 #include "connection.h"
 
-static struct connection connection;
 static struct tcp_sock *const tp = &connection.subflows[0];
 
 /* In congestion avoidance, with 1000 bytes under way. */
 static void start(__u32 subflows)
 {
-	join(&connection, subflows, &wvegas);
+	join(subflows, &wvegas);
 	for (__u32 i = 0; i < subflows; i++)
 		connection.subflows[i].srtt_us = 50000 << 3;
 	tp->snd_cwnd = 20;
@@ -24,7 +23,7 @@ static void start(__u32 subflows)
 	tp->snd_nxt = 1000;
 }
 
-/* Up to and with the byte, with a sample unless that is 0; another 1000 are sent. */
+/* An ACK up to and with the byte; 0 = without a sample. Then another 1000 bytes are sent. */
 static void ack(__u32 byte, __u32 rtt_us)
 {
 	tp->rack.rtt_us = rtt_us;
@@ -42,7 +41,7 @@ static void restart(void)
 	CALL(wvegas_cwnd_event, ARG(tp), CA_EVENT_CWND_RESTART);
 }
 
-/* So many ACKs with samples, the last of which ends their round. */
+/* So many ACKs with the same sample; the last ACK ends the round. */
 static void round_of(int samples, __u32 rtt_us)
 {
 	__u32 end = private_of(tp)->round_end;
@@ -61,8 +60,8 @@ static void require_window(__u32 window, __u32 alpha, __u32 queue_us)
 	require(state->queue_us == queue_us, "queue %u us, want %u", state->queue_us, queue_us);
 }
 
-/* So many of the two are in the connection. */
-static void join_again(__u32 subflows)
+/* A sibling joins whose socket is a copy of the subflow's. */
+static void join_sibling(void)
 {
 	connection.subflows[1] = connection.subflows[0];
 	connection.subflows[1].inet_conn.icsk_ulp_data = &connection.contexts[1];
@@ -70,19 +69,19 @@ static void join_again(__u32 subflows)
 		.tcp_sock = (struct sock *)&connection.subflows[1],
 		.conn = (struct sock *)&connection.sock,
 	};
-	link_only(&connection, (1 << subflows) - 1);
+	link_only(3);
 }
 
 static void require_reno_step(void)
 {
-	__s64 credit = private_of(tp)->flow.credit_q29, want = MPCC_Q29_ONE / tp->snd_cwnd;
+	__s64 credit = flow_of(tp)->credit_q29, want = MPCC_Q29_ONE / tp->snd_cwnd;
 
 	require(credit > want - 2 && credit < want + 2, "credit %lld, want %lld", credit, want);
 }
 
 /*
- * A probe where the base RTT is 50 ms and qd 10 ms, so that a sixth of the window waits in the queue. Two rounds later qd is
- * queue_us. Returns whether the subflow competes then.
+ * A probe where the base RTT is 50 ms and qd 10 ms: a sixth of the window waits in the queue. Two rounds later qd is
+ * queue_us. Returns whether the subflow competes after the probe.
  */
 static bool probe(__u32 queue_us)
 {
@@ -93,7 +92,7 @@ static bool probe(__u32 queue_us)
 	ack(private_of(tp)->round_end, 60000);
 	require(tp->snd_cwnd == window * 50 / 60, "cwnd %u of %u in a probe", tp->snd_cwnd, window);
 	round_of(3, 60000);
-	/* A probe ends with one sample, too. */
+	/* One sample is enough to end a probe. */
 	round_of(1, 50000 + queue_us);
 	require(tp->snd_cwnd == window, "cwnd %u after a probe, want %u", tp->snd_cwnd, window);
 	return private_of(tp)->competing;
@@ -132,7 +131,7 @@ static void begin_probing(void)
  */
 static void check_probes(void)
 {
-	/* A qd within noise_us counts as none. */
+	/* A qd within noise_us counts as 0. */
 	for (__u32 left = 0; left <= 7000; left += 1000) {
 		begin_probing();
 		require(!probe(left) == (left <= 4000), "%u us left of 10 ms", left);
@@ -149,7 +148,7 @@ static void check_probes(void)
 	require(flow_of(tp)->curve_subflows == 1, "no course of CUBIC");
 	pass_rounds(15);
 	require(probe(10000), "does not compete");
-	/* Competing ends after two probes in a row that show no other connections; the next probe is soon after. */
+	/* Two probes in a row that show no other connections end the competing; after one, the next probe is soon. */
 	pass_rounds(31);
 	require(probe(0), "one answer ends it");
 	pass_rounds(3);
@@ -162,15 +161,15 @@ static void check_probes(void)
 	require(!probe(0), "competes alone");
 	pass_rounds(31);
 	require(!probe(0), "competes alone");
-	/* Half of the queue is a sibling's, and stays. */
+	/* Half of the queue is a sibling's and stays. */
 	for (__u32 left = 5000; left <= 7000; left += 2000) {
 		begin_probing();
-		join_again(2);
+		join_sibling();
 		connection.subflows[1].snd_cwnd = 60;
 		connection.subflows[1].srtt_us = 60000 << 3;
 		require(!probe(left) == (left == 5000), "%u us left of 10 ms", left);
 	}
-	/* No probe of a short queue, nor as the paper has it. */
+	/* No probe of a short queue, and none in the paper. */
 	begin_probing();
 	round_of(3, 57999);
 	require(!private_of(tp)->probed_cwnd, "a probe of a queue of 8 ms");
@@ -186,23 +185,22 @@ static void check_probes(void)
 	require(flow_of(tp)->last_max == 60, "the loss was at %u", flow_of(tp)->last_max);
 	/* The last sibling leaves during a probe: CUBIC goes on from the window before the probe. */
 	begin_probing();
-	join_again(2);
+	join_sibling();
 	alone = RULE_CUBIC;
 	round_of(3, 60000);
 	require(tp->snd_cwnd == 50, "cwnd %u", tp->snd_cwnd);
-	link_only(&connection, 1);
+	link_only(1);
 	round_of(1, 60000);
 	require(tp->snd_cwnd == 60 && !private_of(tp)->probed_cwnd, "cwnd %u", tp->snd_cwnd);
-	/* A subflow that competed before it was alone probes at once beside a new sibling. */
+	/* A subflow that competed before being alone probes at once beside a new sibling. */
 	private_of(tp)->competing = 1;
 	private_of(tp)->rounds = 100;
 	ack(private_of(tp)->round_end + 1, 60000);
-	join_again(2);
+	join_sibling();
 	tp->tcp_mstamp += 100000;
 	ack(private_of(tp)->round_end + 1, 60000);
 	ack(private_of(tp)->round_end + 1, 60000);
-	require(!private_of(tp)->flow.uncoupled && !private_of(tp)->competing &&
-			!private_of(tp)->rounds,
+	require(!flow_of(tp)->uncoupled && !private_of(tp)->competing && !private_of(tp)->rounds,
 		"competes, or probes in %u rounds", private_of(tp)->rounds);
 	alone = RULE_COUPLED;
 	/* A probe that idling interrupts does not bring back the window from before. */
@@ -234,7 +232,7 @@ static void check_losses(void)
 	require(competes_after(true), "a loss");
 	require(private_of(tp)->rounds == PROBE_EVERY, "a probe in %u rounds",
 		private_of(tp)->rounds);
-	/* Neither in slow start, nor as the paper has it, nor what has a control of its own. */
+	/* Not in slow start, not in the paper, and not alone. */
 	begin_probing();
 	tp->snd_ssthresh = 100;
 	require(!competes_after(true), "in slow start");
@@ -271,14 +269,14 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	round_of(2, 60000);
 	require_window(21, 2, 0);
 	require_reno_step();
-	/* 3 packets wait; alone, up to 10 may. */
+	/* 3 packets wait; up to 10 may while the subflow is alone. */
 	round_of(3, 60000);
 	require_window(22, 10, 10000);
-	/* The queue has grown to more than twice: it is drained. */
+	/* A queue that has more than doubled is drained. */
 	round_of(3, 71000);
 	require_window(8, 10, 0);
 
-	/* But not one of fewer packets than twice those that may wait. */
+	/* With drain=above-alpha only if more than twice alpha waits. */
 	drain = DRAIN_ABOVE_ALPHA;
 	tp->snd_cwnd = 50;
 	round_of(3, 60000);
@@ -288,7 +286,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	round_of(3, 71000);
 	require_window(23, 10, 0);
 
-	/* Jitter on all samples but one is no queue, nor is a delay within the noise. */
+	/* Neither jitter on all samples but one nor a delay within the noise is a queue. */
 	rtt = RTT_SMALLEST;
 	tp->snd_cwnd = 50;
 	ack(private_of(tp)->round_end, 71000);
@@ -304,7 +302,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	rtt = RTT_MEAN;
 	private_of(tp)->queue_us = 0;
 
-	/* A window that is not used up does not grow, but shrinks. */
+	/* A window that is not used up may shrink, but does not grow. */
 	tp->snd_cwnd = 20;
 	tp->is_cwnd_limited = 0;
 	round_of(3, 50000);
@@ -313,21 +311,21 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	round_of(3, 75000);
 	require_window(39, 10, 25000);
 
-	/* After a loss Reno, and then all anew but base. */
+	/* In a recovery Reno; then all but the base RTT begins anew. */
 	tp->is_cwnd_limited = 1;
 	set_state(TCP_CA_Recovery);
-	private_of(tp)->flow.credit_q29 = 0;
+	flow_of(tp)->credit_q29 = 0;
 	ack(private_of(tp)->round_end + 1, 75000);
 	require_reno_step();
 	set_state(TCP_CA_Open);
 	require_window(39, 2, 0);
 	require(private_of(tp)->base_rtt_us == 50000, "base RTT %u", private_of(tp)->base_rtt_us);
-	/* After a pause base too. */
+	/* After a pause the base RTT begins anew, too. */
 	restart();
 	round_of(3, 90000);
 	require_window(40, 2, 0);
 
-	/* A backup beside a subflow that is none does not count: Reno. */
+	/* A backup beside a usable subflow does not count: Reno. */
 	start(2);
 	connection.contexts[0].backup = 1;
 	connection.subflows[1].snd_cwnd = 20;
@@ -335,34 +333,34 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	round_of(3, 50000);
 	require_window(20, 2, 0);
 	require_reno_step();
-	require(private_of(tp)->flow.uncoupled, "not alone");
+	require(flow_of(tp)->uncoupled, "not alone");
 
-	/* Alone it is CUBIC's, from the round on that finds no sibling; beside one again the rounds start over. */
+	/* A round that finds no sibling hands the window to CUBIC; beside a sibling again the rounds start over. */
 	start(1);
 	alone = RULE_CUBIC;
 	ack(0, 0);
 	round_of(3, 50000);
-	require(private_of(tp)->flow.uncoupled, "not alone");
+	require(flow_of(tp)->uncoupled, "not alone");
 	tp->tcp_mstamp += 100000;
 	ack(private_of(tp)->round_end + 1, 50000);
-	require(private_of(tp)->flow.curve_subflows == 1, "no curve");
-	join_again(2);
+	require(flow_of(tp)->curve_subflows == 1, "no curve");
+	join_sibling();
 	tp->tcp_mstamp += 100000;
 	ack(private_of(tp)->round_end + 1, 50000);
-	require(!private_of(tp)->flow.uncoupled, "alone");
+	require(!flow_of(tp)->uncoupled, "alone");
 	ack(private_of(tp)->round_end + 1, 50000);
 	require(private_of(tp)->alpha == 2 && private_of(tp)->samples == 1, "no new round");
 	return 0;
 }
 
-/* The round, kept beside the algorithm's. */
+/* The round as the harness counts. */
 static struct {
-	__u32 end; /* the byte after which it ends */
+	__u32 end; /* the byte after which the round ends */
 	__u32 samples;
 	double sum_us;
 	__u32 smallest_us;
 	__u32 base_us;
-	bool off;
+	bool recovering; /* no rounds */
 } model;
 
 static void new_round(void)
@@ -393,13 +391,13 @@ static void check_round(void)
 static void check_ack(__u32 byte, __u32 rtt_us)
 {
 	bool over = wrapping_diff(byte, model.end) > 0,
-	     moves = over || model.off || in_slow_start(tp) || private_of(tp)->competing;
+	     moves = over || model.recovering || in_slow_start(tp) || private_of(tp)->competing;
 	__u32 before = tp->snd_cwnd, most = before;
 
 	if (private_of(tp)->probed_cwnd > most)
 		most = private_of(tp)->probed_cwnd;
 	/* The sum of a round's samples has 32 bits. */
-	if (rtt_us && !model.off && (rtt != RTT_MEAN || model.sum_us + rtt_us <= ~0U)) {
+	if (rtt_us && !model.recovering && (rtt != RTT_MEAN || model.sum_us + rtt_us <= ~0U)) {
 		if (!model.samples || rtt_us < model.smallest_us)
 			model.smallest_us = rtt_us;
 		model.samples++;
@@ -407,7 +405,7 @@ static void check_ack(__u32 byte, __u32 rtt_us)
 		if (!model.base_us || rtt_us < model.base_us)
 			model.base_us = rtt_us;
 	}
-	if (over && !model.off)
+	if (over && !model.recovering)
 		new_round();
 	ack(byte, rtt_us);
 	require(tp->snd_cwnd == before || moves, "cwnd %u from %u in mid-round", tp->snd_cwnd,
@@ -425,13 +423,13 @@ static void draw_event(struct input *in)
 		check_ack(model.end - 500 + number % 1000, draw_number(in, 31));
 		return;
 	case 1:
-		model.off = number % 2;
-		set_state(model.off ? TCP_CA_Recovery : TCP_CA_Open);
-		if (!model.off)
+		model.recovering = number % 2;
+		set_state(model.recovering ? TCP_CA_Recovery : TCP_CA_Open);
+		if (!model.recovering)
 			new_round();
 		return;
 	case 2:
-		model.off = false;
+		model.recovering = false;
 		model.base_us = 0;
 		restart();
 		new_round();

@@ -25,7 +25,6 @@ struct outcome {
 	unsigned char private[MPCC_PRIVATE_BYTES];
 };
 
-static struct connection connection;
 static __u32 linked;
 
 static void set(struct tcp_sock *tp, struct mptcp_subflow_context *ctx, const struct step *s)
@@ -55,7 +54,7 @@ static void set(struct tcp_sock *tp, struct mptcp_subflow_context *ctx, const st
 
 static void begin(const struct step *s)
 {
-	join(&connection, s->acked, &ALGORITHM);
+	join(s->acked, &ALGORITHM);
 	response = RESPONSE_QUEUE;
 #ifndef MPCC_OWN_COURSE
 	growth = GROWTH_CUBIC;
@@ -97,7 +96,7 @@ static __u32 run(struct tcp_sock *tp, const struct step *s)
 	case RELEASE:
 		CALL(mpcc_release, ARG(tp));
 		linked &= ~(1 << s->subflow);
-		link_only(&connection, linked);
+		link_only(linked);
 	}
 	return 0;
 }

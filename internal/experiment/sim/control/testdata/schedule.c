@@ -11,7 +11,6 @@
 #define bpf_map_delete_elem drop_element
 #define bpf_ktime_get_ns clock_ns
 #define bpf_jiffies64 clock_jiffies
-#define bpf_probe_read_kernel(to, size, from) memcpy(to, from, size)
 
 static void *element(const void *map, const void *key);
 static long make_element(const void *map, const void *key, const void *value, __u64 flags);
