@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * What a packet scheduler does with a connection of which it keeps no state (choose_first in sched_live.h), here earliest,
+ * What a packet scheduler, here earliest, does with a connection for which no state is kept (choose_first in sched_live.h),
  * over any mix of backups, first choices, full send buffers and unacknowledged data:
  *   new data goes to one active subflow with memory, and to a backup only if no first choice is active
  *   a retransmission goes to one active subflow without unacknowledged data, and to a backup only if every active first
  *   choice has such data, and all active subflows with such data are stalled
- *   some subflow sends if any may
+ *   if any subflow may send, one does
  */
 #include "native.h"
 
@@ -47,7 +47,7 @@ static bool is_unacked(__u32 i)
 	return socks[i].write_seq;
 }
 
-/* Whether subflow i makes a backup needless. */
+/* Whether subflow i makes backups needless. */
 static bool spares_backup(__u32 i, bool reinject)
 {
 	if (closed[i])
@@ -96,14 +96,14 @@ static void check_first(__u32 want, bool reinject, const __u8 *flags, __u32 subf
 
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
-	/* New data, whichever is first in the list, and whoever made the backup one. */
+	/* New data, whichever subflow is first in the list, and whichever side made the backup one. */
 	CHECK_FIRST(2, false, BACKUP_BY_PEER, 0);
 	CHECK_FIRST(2, false, BACKUP_HERE, 0);
 	CHECK_FIRST(1, false, 0, BACKUP_BY_PEER);
 	/* A first choice that waits for memory is worth waiting for; one that is closed is not. */
 	CHECK_FIRST(0, false, BACKUP_BY_PEER, FULL);
 	CHECK_FIRST(1, false, BACKUP_BY_PEER, CLOSED);
-	/* Again, what a first choice may still deliver, and what it has failed to. */
+	/* A retransmission of data that a first choice may still deliver, or has failed to deliver. */
 	CHECK_FIRST(0, true, BACKUP_BY_PEER, UNACKED);
 	CHECK_FIRST(1, true, BACKUP_BY_PEER, UNACKED | STALLED);
 	CHECK_FIRST(2, true, BACKUP_BY_PEER, 0);

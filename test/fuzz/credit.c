@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * The fractional window (apply_steps of window.h), against the same sums in 128 bits: nothing is lost but
- * at a bound or at a saturation, however the segments fall into ACKs.
+ * The fractional window (apply_steps of window.h), against the same sums in 128 bits: nothing is lost but at a bound or at a
+ * saturation, however the segments are divided among ACKs.
  */
 #include "native.h"
 
@@ -17,19 +17,19 @@ static __int128 q29(struct mpcc_num x)
 	return fixed >= 0x1p62 ? (__int128)1 << 62 : (__int128)fixed;
 }
 
-/* One ACK; false where it met a bound. */
+/* One ACK. Returns whether the window met no bound. */
 static bool check_ack(struct tcp_sock *tp, struct mpcc_flow *flow, const struct mpcc_step *step,
 		      __u32 acked, __u32 floor)
 {
-	__int128 inc = q29(step->up) - q29(step->down);
+	__int128 increase = q29(step->up) - q29(step->down);
 	__u32 before = tp->snd_cwnd;
 	__int128 sum = (__int128)before * MPCC_Q29_ONE + flow->credit_q29;
 
-	if (inc > MOST_INCREASE)
-		inc = MOST_INCREASE;
-	if (inc < -MOST_INCREASE)
-		inc = -MOST_INCREASE;
-	sum += inc * acked;
+	if (increase > MOST_INCREASE)
+		increase = MOST_INCREASE;
+	if (increase < -MOST_INCREASE)
+		increase = -MOST_INCREASE;
+	sum += increase * acked;
 
 	apply_steps(tp, flow, q29_of(step), acked, floor);
 	require(flow->credit_q29 > -MPCC_Q29_ONE && flow->credit_q29 < MPCC_Q29_ONE, "credit %d",
@@ -53,35 +53,35 @@ static bool check_ack(struct tcp_sock *tp, struct mpcc_flow *flow, const struct 
 int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
 {
 	struct input in = { bytes, size };
-	struct tcp_sock one = {}, many = {};
-	struct mpcc_flow one_flow = {}, many_flow = {};
+	struct tcp_sock whole = {}, divided = {};
+	struct mpcc_flow whole_flow = {}, divided_flow = {};
 	struct mpcc_step step = {};
 	__u32 floor = 1 + draw_byte(&in) % 2;
-	bool free = true;
+	bool in_bounds = true;
 	__u32 acks = 0;
 
-	one.snd_cwnd_clamp = many.snd_cwnd_clamp = floor + draw_number(&in, 31);
-	one.snd_cwnd = many.snd_cwnd = floor +
-				       draw_number(&in, 32) % (one.snd_cwnd_clamp - floor + 1);
+	whole.snd_cwnd_clamp = divided.snd_cwnd_clamp = floor + draw_number(&in, 31);
+	whole.snd_cwnd = divided.snd_cwnd = floor + draw_number(&in, 32) %
+							    (whole.snd_cwnd_clamp - floor + 1);
 	while (in.size) {
 		step.up = draw_num(&in);
 		step.down = draw_byte(&in) % 2 ? draw_num(&in) : num_zero();
-		check_ack(&one, &one_flow, &step, draw_number(&in, 16), floor);
-		require(one.snd_cwnd >= floor && one.snd_cwnd <= one.snd_cwnd_clamp, "cwnd %u",
-			one.snd_cwnd);
+		check_ack(&whole, &whole_flow, &step, draw_number(&in, 16), floor);
+		require(whole.snd_cwnd >= floor && whole.snd_cwnd <= whole.snd_cwnd_clamp,
+			"cwnd %u", whole.snd_cwnd);
 	}
 
-	/* The last step again, all at once and one segment at a time. */
-	one.snd_cwnd = many.snd_cwnd;
-	one_flow.credit_q29 = 0;
+	/* The last step again, for all segments at once and for one at a time. */
+	whole.snd_cwnd = divided.snd_cwnd;
+	whole_flow.credit_q29 = 0;
 	acks = 1 + draw_number(&(struct input){ bytes, size }, 10);
-	free &= check_ack(&one, &one_flow, &step, acks, floor);
+	in_bounds &= check_ack(&whole, &whole_flow, &step, acks, floor);
 	for (__u32 i = 0; i < acks; i++)
-		free &= check_ack(&many, &many_flow, &step, 1, floor);
-	if (free)
-		require(one.snd_cwnd == many.snd_cwnd &&
-				one_flow.credit_q29 == many_flow.credit_q29,
-			"%u ACKs: cwnd %u, %u, credit %d, %d", acks, one.snd_cwnd, many.snd_cwnd,
-			one_flow.credit_q29, many_flow.credit_q29);
+		in_bounds &= check_ack(&divided, &divided_flow, &step, 1, floor);
+	if (in_bounds)
+		require(whole.snd_cwnd == divided.snd_cwnd &&
+				whole_flow.credit_q29 == divided_flow.credit_q29,
+			"%u ACKs: cwnd %u, %u, credit %d, %d", acks, whole.snd_cwnd,
+			divided.snd_cwnd, whole_flow.credit_q29, divided_flow.credit_q29);
 	return 0;
 }

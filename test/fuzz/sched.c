@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Fuzzes the decision of the packet scheduler ALGORITHM, compiled natively. What it has for itself (struct
- * sched_own) is drawn and checked by sched/ALGORITHM.h. Besides that and the sanitizers' own checks:
- *   only subflows send that are there and have room, or start the timer; backups only if nothing else is there,
- *   or for a retransmission that no other can send; one at a time, but for copies
- *   what can be sent is, unless the scheduler waits; it waits only where an ACK will come, or the timer goes off
+ * The decision of one packet scheduler (-DALGORITHM=blest) on any input. The scheduler's own fields (struct sched_own) are
+ * drawn and checked by sched/ALGORITHM.h. Besides that and the sanitizers' own checks:
+ *   only subflows that are present and have room send, or start the timer; backups only if nothing else is present, or for a
+ *   retransmission that no other subflow can send; one at a time, but for copies
+ *   what can be sent is, unless the scheduler waits, which is only where an ACK will come or the timer goes off
  *   the same input gives the same decision
- *   where the scheduler tells timeouts from its own timer, a timeout is due after two RTTs of the slowest subflow, and 100 ms
+ *   where the scheduler tells timeouts from its own timer, a timeout is due after two RTTs of the slowest subflow and 100 ms
  */
 #include "native.h"
 
-/* It would put spaces into the path. */
+/* The formatter would put spaces into the path. */
 /* clang-format off */
 #define DRAWN(name) TEXT(sched/name.h)
 /* clang-format on */
@@ -34,7 +34,7 @@ static void check_own(const struct sched_own *own)
 #define ENDS_ITS_WAIT(own) 0
 #endif
 
-/* The harness calls nothing that comes here. */
+/* A decision alone calls none of the kernel's functions. */
 int sched_iter_new(struct sched_iter *it, struct mptcp_sock *msk)
 {
 	abort();
@@ -118,7 +118,7 @@ static void draw_scene(struct input *in)
 	draw_own(in, (struct sched_own *)eval_own);
 }
 
-static bool there(const struct mpcc_lane *l)
+static bool is_present(const struct mpcc_lane *l)
 {
 	return !l->closing && !l->stale;
 }
@@ -128,25 +128,26 @@ static bool has_room(const struct mpcc_lane *l)
 	return l->in_flight < l->cwnd && l->queued < (__u64)(l->cwnd - l->in_flight) * l->mss;
 }
 
-/* Sends again also on subflows that may have carried the data. */
+/* Retransmits also on subflows that may have carried the data. */
 #define makes_copies !strcmp(mpcc_sched_name, "redundant")
 
-/* Whether subflow l may send, for what the others are. */
+/* Whether subflow l may send beside the others. */
 static bool may_send(const struct mpcc_scene *given, const struct mpcc_lane *l)
 {
 	bool reinject = given->demand.reinject, starts = l->timed_out && !given->demand.outstanding;
 	__u32 first_choices = 0, better = 0, retransmit = 0, stalled = 0;
 
 	for (__u32 i = 0; i < given->count; i++) {
-		const struct mpcc_lane *o = &given->lanes[i];
+		const struct mpcc_lane *other = &given->lanes[i];
 
-		first_choices += there(o) && !o->backup;
-		better += there(o) && o->backup == l->backup && !o->timed_out;
-		stalled += o->carried && o->stalled;
-		retransmit += !o->closing && o->carried && !o->stalled;
-		retransmit += there(o) && !o->backup && !o->timed_out && !o->carried;
+		first_choices += is_present(other) && !other->backup;
+		better += is_present(other) && other->backup == l->backup && !other->timed_out;
+		stalled += other->carried && other->stalled;
+		retransmit += !other->closing && other->carried && !other->stalled;
+		retransmit += is_present(other) && !other->backup && !other->timed_out &&
+			      !other->carried;
 	}
-	if (!there(l) || l->full)
+	if (!is_present(l) || l->full)
 		return false;
 	if (reinject)
 		return has_room(l) && !l->timed_out && !(l->backup && retransmit) &&
@@ -199,22 +200,22 @@ static void check_scene(const struct mpcc_scene *given)
 }
 
 /* All that a decision reads and writes. */
-struct numbers {
+struct snapshot {
 	struct mpcc_scene scene;
 	__u8 own[sizeof(eval_own)];
 };
 
-static void save(struct numbers *n)
+static void save(struct snapshot *s)
 {
-	memset(n, 0, sizeof(*n));
-	n->scene = eval;
-	memcpy(n->own, eval_own, sizeof(n->own));
+	memset(s, 0, sizeof(*s));
+	s->scene = eval;
+	memcpy(s->own, eval_own, sizeof(s->own));
 }
 
 int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
 {
 	struct input in = { bytes, size };
-	struct numbers given, first, second;
+	struct snapshot given, first, second;
 
 	draw_tunables(&in);
 	draw_scene(&in);

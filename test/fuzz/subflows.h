@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Subflows for a packet scheduler to walk and to choose from; nothing is retransmitted. Include after the scheduler. */
+/* Subflows from which a packet scheduler chooses, without retransmissions. Include after the scheduler. */
 #ifndef FUZZ_SUBFLOWS_H
 #define FUZZ_SUBFLOWS_H
 

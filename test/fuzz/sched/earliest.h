@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What the packet scheduler earliest has for itself: drawn, and checked after a decision. */
+/* The own fields of the packet scheduler earliest, drawn before a decision and checked after. */
 
 static void draw_own(struct input *in, struct sched_own *own)
 {
@@ -14,15 +14,15 @@ static void draw_own(struct input *in, struct sched_own *own)
 	own->demand.piece = draw_number(in, 16);
 	own->memory.slow = draw_byte(in) % (MPCC_MAX_LANES + 2);
 	for (__u32 i = 0; i < eval.count; i++) {
-		struct earliest_lane *o = &own->lanes[i];
+		struct earliest_lane *lane = &own->lanes[i];
 
 		flags = draw_byte(in);
-		o->repairing = flags & 1;
-		o->holds = flags >> 1 & 1;
-		o->growing = flags >> 2 & 1;
-		o->rate = draw_number(in, 64);
-		o->least_rtt_us = draw_number(in, 32);
-		o->carried_bytes = draw_number(in, 32);
+		lane->repairing = flags & 1;
+		lane->holds = flags >> 1 & 1;
+		lane->growing = flags >> 2 & 1;
+		lane->rate = draw_number(in, 64);
+		lane->least_rtt_us = draw_number(in, 32);
+		lane->carried_bytes = draw_number(in, 32);
 	}
 }
 
@@ -34,8 +34,8 @@ static __u64 sent_at_most(const struct sched_own *own, __u32 i, __u64 us8)
 }
 
 /*
- * More bytes arrive no sooner. In any time a subflow sends no more than in MOST_ROUNDS round trips. Only what a subflow has is
- * sent again, by the timer, and not what is being sent again already.
+ * More bytes arrive no sooner. In any time a subflow sends no more than in MOST_ROUNDS round trips. The timer sends again
+ * only what a subflow holds, and not what is being sent again already.
  */
 static void check_own(const struct sched_own *own)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What the packet scheduler esmptcp has for itself: drawn, and checked after a decision. */
+/* The own fields of the packet scheduler esmptcp, drawn before a decision and checked after. */
 
 static void draw_own(struct input *in, struct sched_own *own)
 {

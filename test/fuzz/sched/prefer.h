@@ -1,28 +1,28 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What the packet scheduler prefer has for itself: drawn, and checked after a decision. */
+/* The own fields of the packet scheduler prefer, drawn before a decision and checked after. */
 
 static void draw_own(struct input *in, struct sched_own *own)
 {
 	own->demand.early = draw_byte(in) & 1;
 	for (__u32 i = 0; i < eval.count; i++) {
-		struct prefer_lane *p = &own->lanes[i];
+		struct prefer_lane *lane = &own->lanes[i];
 		__u8 flags = draw_byte(in);
 
-		p->served = draw_number(in, 40);
-		p->rank = draw_byte(in) & 1 ? draw_byte(in) & 3 : draw_number(in, 32);
-		p->weight = flags & 1 ? draw_number(in, 32) : 0;
-		p->spill_us = flags & 2 ? draw_number(in, 32) : MPCC_NEVER_SPILLS;
-		p->wait_us = flags & 4 ? draw_number(in, 32) : 0;
-		p->min_srtt_us8 = draw_number(in, 32);
-		p->spent = flags >> 5 == 1;
-		p->excluded = flags >> 5 == 2;
+		lane->served = draw_number(in, 40);
+		lane->rank = draw_byte(in) & 1 ? draw_byte(in) & 3 : draw_number(in, 32);
+		lane->weight = flags & 1 ? draw_number(in, 32) : 0;
+		lane->spill_us = flags & 2 ? draw_number(in, 32) : MPCC_NEVER_SPILLS;
+		lane->wait_us = flags & 4 ? draw_number(in, 32) : 0;
+		lane->min_srtt_us8 = draw_number(in, 32);
+		lane->spent = flags >> 5 == 1;
+		lane->excluded = flags >> 5 == 2;
 	}
 }
 
-/* The connection's timer ends the wait, whether or not ACKs come. */
+/* The connection's timer ends the wait, with ACKs or without. */
 #define ENDS_ITS_WAIT(own) ((own)->outcome.wait_us)
 
-/* No path sends against its cap, or before a better one that may send. */
+/* No path sends against a cap, or before a better path that may send. */
 static void check_own(const struct sched_own *own)
 {
 	bool waited_for = false;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What the packet scheduler redundant has for itself: drawn, and checked after a decision. */
+/* The own fields of the packet scheduler redundant, drawn before a decision and checked after. */
 
 static void draw_own(struct input *in, struct sched_own *own)
 {
@@ -11,7 +11,7 @@ static void draw_own(struct input *in, struct sched_own *own)
 	own->memory.leader = draw_byte(in) % (MPCC_MAX_LANES + 2);
 }
 
-/* All is sent again only as a retransmission, and then no subflow sends by itself. */
+/* sched.c checks all that the copies may do. */
 static void check_own(const struct sched_own *own)
 {
 }
