@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * The response to losses by the queue (queue.h), against the formulas in floating point: by how much a subflow grows and
- * what a loss leaves, for any smallest RTT, delay and window. And the delay that rounds of any ACKs measure. The socket is
- * the only subflow of an MPTCP connection, or with plain=own a TCP connection. queue_dts.c includes this file, with DTS.
+ * The response to losses by the queue (queue.h), or by trials, against the formulas in floating point: by how much a subflow
+ * grows and what a loss leaves, for any smallest RTT, delay and window. And the delay that rounds of any ACKs measure. The
+ * socket is the only subflow of an MPTCP connection, or with plain=own a TCP connection. queue_dts.c includes this file, with
+ * DTS.
  */
 #include "native.h"
 
@@ -97,13 +98,50 @@ static bool is_full(double base, double rtt, double peak)
 	return rtt - base >= (peak - base) * 7 / 8;
 }
 
-/* Growth and a loss with a drawn queue, against the formulas. */
+/* The part of the window w that the path delivers in base. */
+static double part_delivered(double w)
+{
+	double packets = (double)tp->rate_delivered * tp->rtt_min.s[0].v;
+
+	if (!tp->rate_interval_us)
+		return 0;
+	return __builtin_fmin(__builtin_floor(packets / tp->rate_interval_us) / w, 1);
+}
+
+/* What a segment adds where no queue is known. */
+static double step_of_trials(double w)
+{
+	const struct mpcc_flow *flow = flow_of(tp);
+
+	if (!flow->random || flow->trial)
+		return 0;
+	if (w < flow->last_max * 7 / 8.)
+		return 1 / 2.;
+	return flow->random >= 2 && part_delivered(w) >= 0.8 ? 1 / 16. : 0;
+}
+
+/* How many trials have found random losses, after a loss. */
+static __u32 random_after(double w)
+{
+	const struct mpcc_flow *flow = flow_of(tp);
+	__u32 random = flow->random;
+
+	if (!flow->trial)
+		return random;
+	if (w < flow->last_max * 7 / 8. && part_delivered(w) >= 0.67)
+		return random < 3 ? random + 1 : 3;
+	return random / 2;
+}
+
+/* Growth and a loss with a drawn queue, or what trials have found where none is known, against the formulas. */
 static void check_response(struct input *in)
 {
 	__u32 base_us = 4000 + draw_number(in, 21), w = 2 + draw_number(in, 24), after, floored;
-	double base = units(base_us), longest, d, want, got, peak, rtt;
+	double base = units(base_us), longest, d, want, got, peak, rtt, last_max;
 	struct mpcc_queue *q = queue();
-	bool congestion, coupled;
+	struct mpcc_flow *flow = flow_of(tp);
+	bool congestion, coupled, known, trial, stays = false;
+	__u32 random;
 
 	start(w);
 	tp->rtt_min.s[0].v = base_us;
@@ -116,14 +154,21 @@ static void check_response(struct input *in)
 	tp->rate_delivered = draw_number(in, 24);
 	tp->rate_interval_us = draw_number(in, 24);
 	coupled = !plain_tcp && draw_byte(in) % 2;
-	flow_of(tp)->together = coupled ? MPCC_ALL_TOGETHER : 0;
+	flow->together = coupled ? MPCC_ALL_TOGETHER : 0;
+	flow->trial = draw_byte(in) % 2;
+	flow->random = draw_byte(in) % 4;
+	flow->last_max = draw_byte(in) % 2 ? draw_number(in, 24) : w;
+	tp->tcp_mstamp += draw_byte(in);
+	known = is_known(base_us, q->longest);
 	d = q->delay;
 	longest = d_m(base, q->longest);
 	peak = q->peak;
 	rtt = units(tp->rack.rtt_us);
 
-	want = is_known(base_us, q->longest) && q->lossy ? alpha(w, base, d, longest) / w : 0;
-	got = __builtin_ldexp(step_by_queue(queue(), tp), -29);
+	want = step_of_trials(w);
+	if (known)
+		want = q->lossy ? alpha(w, base, d, longest) / w : 0;
+	got = __builtin_ldexp(step_by_queue(flow, tp), -29);
 	/* alpha is counted in 2^-16 packets, and the constants have four digits. */
 	require(got <= want * 1.001 + 0x1p-28 && got >= want * 0.999 - 0x1p-15 / w - 0x1p-28,
 		"%u packets, %u us, %u of %u: %g a segment, want %g", w, base_us, q->delay,
@@ -134,11 +179,17 @@ static void check_response(struct input *in)
 	congestion = !tp->prior_ssthresh || is_full(base, rtt, peak);
 	/* Without the queue's response a loss is CUBIC's, which leaves 717/1024. */
 	want = 0;
-	if (!congestion && is_known(base_us, q->longest))
+	random = flow->random;
+	trial = flow->trial;
+	last_max = flow->last_max;
+	if (!congestion && known) {
 		want = part_left(d, longest) * w;
-	else if (!congestion && !coupled && tp->rate_interval_us)
-		want = __builtin_fmin(w,
-				      (double)tp->rate_delivered * base_us / tp->rate_interval_us);
+	} else if (!congestion && !coupled) {
+		random = random_after(w);
+		trial = tp->tcp_mstamp % (1 << random) == 0;
+		stays = !trial;
+		want = stays ? w : 0;
+	}
 	floored = (__u64)w * 717 / 1024;
 	if (want < floored)
 		want = floored;
@@ -148,6 +199,13 @@ static void check_response(struct input *in)
 	require(after <= want + w / 1024. && after >= want - 1,
 		"%u packets, %u us, %g of %g: %u after a loss, want %g", w, base_us, d, longest,
 		after, want);
+	if (last_max < w)
+		last_max = w;
+	else if (last_max > w && !stays)
+		last_max = __builtin_floor((w + after) / 2.);
+	require(flow->random == random && flow->trial == trial && flow->last_max == last_max,
+		"%u packets: %u trials, want %u, in one %d, want %d; %u packets at most, want %g",
+		w, flow->random, random, flow->trial, trial, flow->last_max, last_max);
 	require(!q->min_rtt, "the round goes on after a loss");
 	require(q->lossy == !congestion, "of %g above %g units, at most %g: told for %s", rtt, base,
 		peak, q->lossy ? "a loss" : "congestion");
@@ -259,12 +317,13 @@ static void check_overflow(void)
 	ack_for(5, 64000);
 	ack_for(5, 40000);
 	require(left_of_1000(62000) == 700, "a loss behind a full queue");
-	require(!step_by_queue(queue(), tp), "growth goes by the queue after it was full");
+	require(!step_by_queue(flow_of(tp), tp), "growth goes by the queue after it was full");
 	ack_for(3, 40000);
 	require(left_of_1000(50000) == 700, "a loss three RTTs after a full queue");
 	ack_for(5, 40000);
 	require(left_of_1000(52000) == 937, "a loss at half the queue");
-	require(step_by_queue(queue(), tp), "growth does not go by the queue after a random loss");
+	require(step_by_queue(flow_of(tp), tp),
+		"growth does not go by the queue after a random loss");
 	/* Until the next full queue a round is an RTT, also after one with the longest delay. */
 	ack_for(2, 66000);
 	ack_for(1, 40000);
@@ -285,7 +344,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	queue()->longest = 600;
 	queue()->peak = 1200;
 	queue()->lossy = 1;
-	require(!step_by_queue(queue(), tp) && CALL(mpcc_ssthresh, ARG(tp)) == 70,
+	require(!step_by_queue(flow_of(tp), tp) && CALL(mpcc_ssthresh, ARG(tp)) == 70,
 		"response=standard");
 	return 0;
 }

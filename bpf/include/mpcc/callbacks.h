@@ -72,7 +72,11 @@ static __always_inline __u32 control_loss(struct sock *sk)
 		after = least;
 	doubt_queue(&flow->queue, tp, congestion);
 	void_decision(flow);
-	flow->last_max = cubic_last_max(flow->last_max, tp->snd_cwnd, after);
+	/* A window that stays was not too much: the largest of them is what the path is known to carry. */
+	if (least < tp->snd_cwnd)
+		flow->last_max = cubic_last_max(flow->last_max, tp->snd_cwnd, after);
+	else if (flow->last_max < tp->snd_cwnd)
+		flow->last_max = tp->snd_cwnd;
 	return after;
 }
 
@@ -86,6 +90,7 @@ static __always_inline void control_state(struct sock *sk, __u8 new_state)
 		return;
 	void_decision(flow);
 	flow->last_max = 0;
+	flow->trial = 0;
 	flow->started = 0;
 }
 
@@ -94,6 +99,7 @@ static __always_inline __u32 control_undo(struct sock *sk)
 {
 	if (cc_hooks.on_undo)
 		cc_hooks.on_undo(state_of(tcp_sk(sk)));
+	flow_of(tcp_sk(sk))->trial = 0;
 	return tcp_reno_undo_cwnd(sk);
 }
 

@@ -14,12 +14,17 @@
  *                 connection's begin or a full queue until a loss of another kind, a round after one with d = d_m takes
  *                 three RTTs: so long does one overflow take to show all of its losses
  *   where d_m is jitter, per loss event of a subflow that is not coupled
- *                 what the path delivers in base stays at least, as in TCP Westwood (Mascolo et al., MobiCom 2001), but
- *                 for a full queue
+ *                 trials tell random losses from those of a policer or of a queue too short to show, which drop nothing from
+ *                 a window that is well below what was too much. In a trial a loss costs what the rule says. If the next loss
+ *                 comes below 7/8 of the window before the trial, and the path delivers 2/3 of the present one in base, random
+ *                 is one more, at most 3, else half. A loss begins a trial by a chance of 1 in 2^random, else the window stays
  *   growth of a subflow that is not coupled
  *                 from a loss that is not one of a full queue until one that is, at least alpha / w per acknowledged
  *                 segment; alpha is 10 packets where d <= d_m / 100, and k_1 / (k_2 + d) above, 0.3 at d = d_m; at
- *                 most what fills a sixteenth of the queue in an RTT, w d_m / (base + d_m) / 16
+ *                 most what fills a sixteenth of the queue in an RTT, w d_m / (base + d_m) / 16. Where d_m is jitter, random
+ *                 is above 0 and the last loss began no trial: half a packet per acknowledged segment up to 7/8 of the
+ *                 window at the last loss; above that 1/16, if random is 2 or more and the path delivers 4/5 of the window
+ *                 in base
  *
  * base is the kernel's windowed minimum of the RTT. A d of at most 1 ms counts as none. An ECN mark is no loss, and like a
  * full queue.
@@ -33,9 +38,9 @@
  * round's smallest RTT is then that of the drained queue. Counted by the smoothed RTT instead, most losses of a Wi-Fi
  * would be congestion.
  *
- * A path that random losses keep far from being full, a satellite's for one, never shows a queue. Where the queue is too
- * short to show, what the path delivers is this subflow's share of the rate, and a window that fills it is no harm.
- * Coupled subflows would each keep a whole share.
+ * A path that random losses keep far from being full, a satellite's for one, never shows a queue. A policer shows none
+ * either, and TCP Westwood (Mascolo et al., MobiCom 2001), which leaves what the path delivers, takes nearly all of its rate
+ * from a neighbour. Coupled subflows have no trials: each would grow for the whole.
  *
  * TCP-Illinois takes the mean RTT of a round for d, in which jitter hides the queue, keeps 7/8 of the window, and
  * forgets no d_m.
@@ -70,6 +75,12 @@ TUNABLE_PAPER(
 /* An eighth of what d_m is above d goes at each loss in a queue, and a 32nd of what the longest RTT is above the newest. */
 #define QUEUE_DOUBT_SHIFT 3
 #define QUEUE_PEAK_SHIFT 5
+/* Random losses are sure after so many trials, and no more are counted. */
+#define TRIALS_SURE 2
+#define TRIALS_MOST 3
+/* In a trial that finds random losses, and while the window grows beyond the last one, the path delivers so much, in percent. */
+#define RANDOM_DELIVERS 67
+#define GROWING_DELIVERS 80
 /* RTTs in the round after a full queue. */
 #define QUEUE_FULL_ROUND 3
 
@@ -134,13 +145,52 @@ static __always_inline __u32 longest_queue(const struct mpcc_queue *q, const str
 	return q->longest < most ? q->longest : most;
 }
 
-/* alpha / w, in 2^-29 packets */
-static __always_inline __u64 step_by_queue(const struct mpcc_queue *q, const struct tcp_sock *tp)
+/* The packets that the path delivers in base, at most the window. */
+static __always_inline __u32 delivered_in_base(const struct tcp_sock *tp)
 {
+	__u64 packets;
+
+	if (!tp->rate_interval_us)
+		return 0;
+	packets = (__u64)tp->rate_delivered * min_rtt_of(tp) / tp->rate_interval_us;
+	return packets < tp->snd_cwnd ? packets : tp->snd_cwnd;
+}
+
+/* Whether it delivers that percentage of the window in base. The rate was measured an RTT ago, in a smaller window. */
+static __always_inline bool delivers(const struct tcp_sock *tp, __u32 percent)
+{
+	return delivered_in_base(tp) * 100ULL >= (__u64)tp->snd_cwnd * percent;
+}
+
+/* Whether the window is below 7/8 of what it was at the last loss. */
+static __always_inline bool is_regaining(const struct mpcc_flow *flow, const struct tcp_sock *tp)
+{
+	return tp->snd_cwnd * 8ULL < flow->last_max * 7ULL;
+}
+
+/* What a segment adds where no queue is known, in 2^-29 packets */
+static __always_inline __u64 step_without_queue(const struct mpcc_flow *flow,
+						const struct tcp_sock *tp)
+{
+	if (!flow->random || flow->trial)
+		return 0;
+	if (is_regaining(flow, tp))
+		return MPCC_Q29_ONE / 2;
+	if (flow->random < TRIALS_SURE || !delivers(tp, GROWING_DELIVERS))
+		return 0;
+	return MPCC_Q29_ONE / QUEUE_FILL;
+}
+
+/* alpha / w, in 2^-29 packets */
+static __always_inline __u64 step_by_queue(const struct mpcc_flow *flow, const struct tcp_sock *tp)
+{
+	const struct mpcc_queue *q = &flow->queue;
 	__u64 d = q->delay, d_m = longest_queue(q, tp), base = queue_units(min_rtt_of(tp));
 	__u64 most_q16, alpha_q16, w = tp->snd_cwnd;
 
-	if (!knows_queue(q, tp) || !q->lossy)
+	if (!knows_queue(q, tp))
+		return step_without_queue(flow, tp);
+	if (!q->lossy)
 		return 0;
 	most_q16 = (w << 16) * d_m / (base + d_m) / QUEUE_FILL;
 	if (most_q16 > QUEUE_MOST_ALPHA << 16)
@@ -171,19 +221,30 @@ static __always_inline bool is_congestion(const struct mpcc_queue *q, const stru
 	return !is_loss(tp) || 8 * (rtt - base) >= 7 * (q->peak - base);
 }
 
-/* The packets that the path delivers in base, at most the window. */
-static __always_inline __u32 delivered_in_base(const struct tcp_sock *tp)
+/* Counts a trial that a loss has ended. */
+static __always_inline void end_trial(struct mpcc_flow *flow, const struct tcp_sock *tp)
 {
-	__u64 packets;
+	if (!flow->trial)
+		return;
+	flow->trial = 0;
+	if (!is_regaining(flow, tp) || !delivers(tp, RANDOM_DELIVERS))
+		flow->random /= 2;
+	else if (flow->random < TRIALS_MOST)
+		flow->random++;
+}
 
-	if (!tp->rate_interval_us)
-		return 0;
-	packets = (__u64)tp->rate_delivered * min_rtt_of(tp) / tp->rate_interval_us;
-	return packets < tp->snd_cwnd ? packets : tp->snd_cwnd;
+/* What a loss leaves of the present window at least where no queue is known; 0 = what the rule does. */
+static __always_inline __u32 left_without_queue(struct mpcc_flow *flow, const struct tcp_sock *tp)
+{
+	end_trial(flow, tp);
+	if (tp->tcp_mstamp & ((1 << flow->random) - 1))
+		return tp->snd_cwnd;
+	flow->trial = 1;
+	return 0;
 }
 
 /* What the event leaves of the present window at least; 0 = what the rule does. */
-static __always_inline __u32 left_by_queue(const struct mpcc_flow *flow, const struct tcp_sock *tp,
+static __always_inline __u32 left_by_queue(struct mpcc_flow *flow, const struct tcp_sock *tp,
 					   bool congestion)
 {
 	const struct mpcc_queue *q = &flow->queue;
@@ -192,7 +253,7 @@ static __always_inline __u32 left_by_queue(const struct mpcc_flow *flow, const s
 	if (response != RESPONSE_QUEUE || congestion)
 		return 0;
 	if (!knows_queue(q, tp))
-		return flow->together ? 0 : delivered_in_base(tp);
+		return flow->together ? 0 : left_without_queue(flow, tp);
 	if (10 * d >= 8 * d_m)
 		return 0;
 	if (10 * d > d_m && d > QUEUE_NONE)

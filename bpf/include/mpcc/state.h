@@ -49,7 +49,9 @@ struct mpcc_flow {
 	__u32 decided_us; /* when the decision was made */
 	__u32 base_rtt_us; /* smallest RTT seen; 0 = unset */
 	__u32 price_pj; /* energy per bit at the present rate; 0 = the interface has no profile */
-	__u32 last_max; /* CUBIC's memory of the last loss, packets; 0 = none, or a timeout since */
+	__u32 last_max : 28; /* CUBIC's memory of the last loss, packets; 0 = none, or a timeout since */
+	__u32 trial : 1; /* the last loss began a trial (queue.h) */
+	__u32 random : 3; /* trials that found losses to be random; halved by each that did not */
 	__u32 quiet_us; /* when the last segment left, if nothing is in flight; 0 otherwise */
 	union {
 		struct mpcc_round round;

@@ -354,7 +354,7 @@ static __noinline int grow_by_queue(struct sock *sk, __u64 part_q16)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 	struct mpcc_flow *flow = flow_of(tp);
-	__s32 step_q29 = step_by_queue(&flow->queue, tp) * part_q16 >> 16;
+	__s32 step_q29 = step_by_queue(flow, tp) * part_q16 >> 16;
 
 	if (flow->step_q29 < step_q29)
 		flow->step_q29 = step_q29;

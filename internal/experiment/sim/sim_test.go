@@ -350,3 +350,42 @@ func TestDigests(t *testing.T) {
 		t.Errorf("digests are\n%snot\n%sif that is meant, say go test -run TestDigests -update", now.String(), was)
 	}
 }
+
+// A policer drops what exceeds its rate, and has no queue by which its losses could be told from random ones: two subflows under
+// LIA leave to one TCP connection what two under the kernel's CUBIC leave to it, about.
+func TestBehindAPolicer(t *testing.T) {
+	text := strings.NewReplacer("delay: 10 ms, queue: {packets: 50}", "delay: 20 ms, queue: {bytes: 3 KB}", "back: {delay: 10 ms}", "back: {delay: 20 ms}",
+		"transport: tcp", "transport: tcp, cc: cubic").Replace(bottleneck)
+	left := map[string]float64{}
+	for _, cc := range []string{"cubic", "lia"} {
+		for seed := range uint64(8) {
+			left[cc] += megabits(t, start(t, strings.ReplaceAll(text, "CC", cc), seed), 10*time.Second, 50*time.Second)[1]
+		}
+	}
+	if share := left["lia"] / left["cubic"]; share < 0.8 {
+		t.Errorf("beside LIA a TCP connection has %.2f of what it has beside two of CUBIC's", share)
+	}
+}
+
+// Random losses keep CUBIC from filling a path, so that no queue ever shows. LIA finds by trials that the losses are random.
+func TestRandomLosses(t *testing.T) {
+	const text = `
+phases: {measure: 10 s}
+hosts: [{name: user}, {name: server}]
+routers: [in]
+links:
+  - {name: path, between: [in, user], rate: 100 Mbit/s, delay: 20 ms, loss: 0.5 %, queue: {packets: 100}, back: {delay: 20 ms}}
+  - {name: lan, between: [server, in]}
+users:
+  - {name: user, from: user, to: server, cc: CC, direction: down, traffic: bulk, within: 1 s}
+`
+	carried := map[string]float64{}
+	for _, cc := range []string{"cubic", "lia"} {
+		for seed := range uint64(4) {
+			carried[cc] += megabits(t, start(t, strings.ReplaceAll(text, "CC", cc), seed), 10*time.Second, 50*time.Second)[0]
+		}
+	}
+	if gain := carried["lia"] / carried["cubic"]; gain < 4 {
+		t.Errorf("LIA has %.1f times what CUBIC has", gain)
+	}
+}
