@@ -98,14 +98,10 @@ static bool is_full(double base, double rtt, double peak)
 	return rtt - base >= (peak - base) * 7 / 8;
 }
 
-/* The part of the window w that the path delivers in base. */
-static double part_delivered(double w)
+/* Whether the path delivers more than that percentage of the window w in an RTT. */
+static bool path_delivers(double percent, double w)
 {
-	double packets = (double)tp->rate_delivered * tp->rtt_min.s[0].v;
-
-	if (!tp->rate_interval_us)
-		return 0;
-	return __builtin_fmin(__builtin_floor(packets / tp->rate_interval_us) / w, 1);
+	return 100. * tp->rate_delivered * (tp->srtt_us >> 3) > percent * w * tp->rate_interval_us;
 }
 
 /* What a segment adds where no queue is known. */
@@ -117,7 +113,7 @@ static double step_of_trials(double w)
 		return 0;
 	if (w < flow->last_max * 7 / 8.)
 		return 1 / 2.;
-	return flow->random >= 2 && part_delivered(w) >= 0.8 ? 1 / 16. : 0;
+	return flow->random >= 2 && path_delivers(80, w) ? 1 / 16. : 0;
 }
 
 /* How many trials have found random losses, after a loss. */
@@ -128,7 +124,7 @@ static __u32 random_after(double w)
 
 	if (!flow->trial)
 		return random;
-	if (w < flow->last_max * 7 / 8. && part_delivered(w) >= 0.67)
+	if (w < flow->last_max * 7 / 8. && path_delivers(67, w))
 		return random < 3 ? random + 1 : 3;
 	return random / 2;
 }

@@ -16,15 +16,16 @@
  *   where d_m is jitter, per loss event of a subflow that is not coupled
  *                 trials tell random losses from those of a policer or of a queue too short to show, which drop nothing from
  *                 a window that is well below what was too much. In a trial a loss costs what the rule says. If the next loss
- *                 comes below 7/8 of the window before the trial, and the path delivers 2/3 of the present one in base, random
- *                 is one more, at most 3, else half. A loss begins a trial by a chance of 1 in 2^random, else the window stays
+ *                 comes below 7/8 of the window before the trial, and the path delivers 2/3 of the present one in an RTT,
+ *                 random is one more, at most 3, else half. A loss begins a trial by a chance of 1 in 2^random, else the
+ *                 window stays
  *   growth of a subflow that is not coupled
  *                 from a loss that is not one of a full queue until one that is, at least alpha / w per acknowledged
  *                 segment; alpha is 10 packets where d <= d_m / 100, and k_1 / (k_2 + d) above, 0.3 at d = d_m; at
  *                 most what fills a sixteenth of the queue in an RTT, w d_m / (base + d_m) / 16. Where d_m is jitter, random
  *                 is above 0 and the last loss began no trial: half a packet per acknowledged segment up to 7/8 of the
  *                 window at the last loss; above that 1/16, if random is 2 or more and the path delivers 4/5 of the window
- *                 in base
+ *                 in an RTT
  *
  * base is the kernel's windowed minimum of the RTT. A d of at most 1 ms counts as none. An ECN mark is no loss, and like a
  * full queue.
@@ -145,21 +146,12 @@ static __always_inline __u32 longest_queue(const struct mpcc_queue *q, const str
 	return q->longest < most ? q->longest : most;
 }
 
-/* The packets that the path delivers in base, at most the window. */
-static __always_inline __u32 delivered_in_base(const struct tcp_sock *tp)
-{
-	__u64 packets;
-
-	if (!tp->rate_interval_us)
-		return 0;
-	packets = (__u64)tp->rate_delivered * min_rtt_of(tp) / tp->rate_interval_us;
-	return packets < tp->snd_cwnd ? packets : tp->snd_cwnd;
-}
-
-/* Whether it delivers that percentage of the window in base. The rate was measured an RTT ago, in a smaller window. */
+/* Whether the path delivers that percentage of the window in an RTT. The rate is an RTT old, and of a smaller window. */
 static __always_inline bool delivers(const struct tcp_sock *tp, __u32 percent)
 {
-	return delivered_in_base(tp) * 100ULL >= (__u64)tp->snd_cwnd * percent;
+	__u64 packets = (__u64)tp->rate_delivered * (tp->srtt_us >> 3);
+
+	return packets * 100 > (__u64)tp->snd_cwnd * percent * tp->rate_interval_us;
 }
 
 /* Whether the window is below 7/8 of what it was at the last loss. */
