@@ -12,8 +12,7 @@
  *               over, at most the delivery rate times srtt. A window that is not filled says nothing of what a path takes,
  *               but one that has a queue delivers all that the path takes
  *   round(n)    srtt load(n) / w, at least the least RTT: srtt tells of a queue as it was, and some of that may have drained.
- *               Where nothing is in flight, what exceeds the window waits for another least RTT. Twice all that while the
- *               subflow repairs a loss.
+ *               Where nothing is in flight, what exceeds the window waits for another least RTT
  *   arrival(n)  round(n) - the least RTT / 2: how long n bytes take that are sent now. The way there may have a queue, the way
  *               back takes half of the least RTT.
  *   sent(t)     w t / srtt, what it sends in a time; in slow start as many windows as w becomes in t, if it doubles with each
@@ -24,10 +23,13 @@
  * Of written, what exceeds the peer's window does not count, and of k what exceeds a third of that window: would a subflow take as
  * long as the others need for the whole window, they would stop whenever something comes later than reckoned here.
  *
- * New data: s is the usable subflow with the least arrival(p). Others, whose arrival(0) is less than that of s, are full.
+ * New data: s is the usable subflow with the least arrival(p), or the one that had data last, if its arrival(p) is at most 1 ms
+ * later: changes for so little bring the receiver nothing but data out of order. Others, whose arrival(0) is less than that
+ * of s, are full.
  *   wait       if the others have delivered k bytes before s delivers p: k < all = sum of their
  *              sent(arrival_s(p) - least of their arrival(0))
  *   send on s  else, k - all bytes at most before the next decision
+ * Where the one that had data last would have to wait, the one with the least arrival(p) is asked.
  *
  * A slow subflow h harms nobody while the other subflows have something to send. But the buffers of both hosts begin at the
  * connection's oldest byte that is not acknowledged. If h holds that byte, the buffers fill, and the other subflows stop.
@@ -55,7 +57,6 @@ struct earliest_lane {
 	__u64 rate; /* bytes per second delivered; 0 = not measured */
 	__u32 least_rtt_us; /* of the last minutes */
 	__u32 carried_bytes; /* handed to it and not acknowledged */
-	__u8 repairing; /* a loss */
 	__u8 growing; /* is in slow start */
 	__u8 holds; /* has the connection's oldest byte; known for retransmissions only */
 };
@@ -71,6 +72,7 @@ struct earliest_demand {
 };
 
 struct earliest_memory {
+	__u32 last; /* the subflow that had data last, as subflow_id */
 	__u32 slow; /* the subflow whose data was sent again last, as subflow_id */
 	__u64 repeated_to; /* data sequence number up to which that was */
 	struct sched_progress progress;
@@ -154,7 +156,7 @@ static __always_inline __u64 round_of(const struct mpcc_lane *l, const struct ea
 		us8 = least_us8;
 	if (load > (__u64)l->cwnd * l->mss && !l->in_flight)
 		us8 += least_us8;
-	return o->repairing ? 2 * us8 : us8;
+	return us8;
 }
 
 /* How long more bytes take that are sent now: one byte, if none. */
@@ -382,6 +384,41 @@ MPCC_GLOBAL int spare_slow(struct mpcc_scene *s nonnull, struct sched_own *own n
 	return 0;
 }
 
+/* 1 ms */
+#define TIE_US8 8000
+
+/* The subflow that had new data last, if its piece arrives within TIE_US8 of that of the first; else the first. */
+MPCC_GLOBAL __u32 last_or_first(struct mpcc_scene *s nonnull, struct sched_own *own nonnull,
+				__u32 first)
+{
+	__u64 latest_us8 = arrival_with(s, own, first, own->demand.piece) + TIE_US8;
+
+	for_each_lane(i, s)
+	{
+		if (s->lanes[i].subflow_id == own->memory.last && s->verdicts[i].usable &&
+		    arrival_with(s, own, i, own->demand.piece) <= latest_us8)
+			return i;
+	}
+	return first;
+}
+
+/* Sends new data on the subflow that had some last, on the first, or waits. */
+static __always_inline int send_new(struct mpcc_scene *s, struct sched_own *own, __u32 first)
+{
+	__u32 chosen = last_or_first(s, own, first);
+
+	own->burst = left_for(s, own, chosen);
+	if (!own->burst && chosen != first) {
+		chosen = first;
+		own->burst = left_for(s, own, first);
+	}
+	if (!own->burst)
+		return RULE_MARKED;
+	own->memory.last = lane_at(s, chosen)->subflow_id;
+	send_on(s, chosen);
+	return RULE_MARKED;
+}
+
 MPCC_GLOBAL int earliest_rule(struct mpcc_scene *s nonnull, struct sched_own *own nonnull)
 {
 	__u32 first;
@@ -399,9 +436,10 @@ MPCC_GLOBAL int earliest_rule(struct mpcc_scene *s nonnull, struct sched_own *ow
 	first = earliest_of(s, own, WHO_IS_USABLE, own->demand.piece);
 	if (first == MPCC_NO_LANE)
 		return RULE_MARKED;
-	own->burst = left_for(s, own, first);
-	if (own->burst || s->demand.reinject)
-		send_on(s, first);
+	if (!s->demand.reinject)
+		return send_new(s, own, first);
+	own->burst = 0;
+	send_on(s, first);
 	return RULE_MARKED;
 }
 
@@ -414,7 +452,6 @@ static __always_inline void earliest_read_subflow(struct sched_own *own, __u32 i
 	o->least_rtt_us = tp->rtt_min.s[0].v;
 	o->carried_bytes = tp->write_seq - tp->snd_una;
 	o->growing = tp->snd_cwnd < tp->snd_ssthresh;
-	o->repairing = mpcc_bits(&tp->inet_conn, icsk_ca_state) >= TCP_CA_Recovery;
 }
 
 static __always_inline void earliest_read_connection(struct sched_own *own,

@@ -12,14 +12,14 @@ static void draw_own(struct input *in, struct sched_own *own)
 	own->demand.waited_us = draw_number(in, 32);
 	own->demand.awaited = draw_number(in, 32);
 	own->demand.piece = draw_number(in, 16);
+	own->memory.last = draw_byte(in) % (MPCC_MAX_LANES + 2);
 	own->memory.slow = draw_byte(in) % (MPCC_MAX_LANES + 2);
 	for (__u32 i = 0; i < eval.count; i++) {
 		struct earliest_lane *lane = &own->lanes[i];
 
 		flags = draw_byte(in);
-		lane->repairing = flags & 1;
-		lane->holds = flags >> 1 & 1;
-		lane->growing = flags >> 2 & 1;
+		lane->holds = flags & 1;
+		lane->growing = flags >> 1 & 1;
 		lane->rate = draw_number(in, 64);
 		lane->least_rtt_us = draw_number(in, 32);
 		lane->carried_bytes = draw_number(in, 32);

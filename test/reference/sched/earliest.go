@@ -11,10 +11,11 @@ import (
 // slow start.
 //
 // New data. A piece that is sent now arrives after round - least/2. round is srtt load/w, where load is the bytes in flight, the
-// queued bytes and the piece; at least the least RTT; one least RTT more for a load above the window with nothing in flight; twice all
-// that during a repair. In a time t a subflow sends w t/srtt, in slow start the sum of windows that double in each of the first
+// queued bytes and the piece; at least the least RTT; one least RTT more for a load above the window with nothing in flight.
+// In a time t a subflow sends w t/srtt, in slow start the sum of windows that double in each of the first
 // four round trips. The usable subflow with the earliest arrival of the piece sends, unless the subflows with an earlier
-// arrival(0) can send k bytes by that arrival: the written and the awaited ones, at most a third of the peer's window.
+// arrival(0) can send k bytes by that arrival: the written and the awaited ones, at most a third of the peer's window. If the
+// subflow that sent last may send by that, and its piece arrives at most 1 ms later, it does.
 //
 // Data sent again. When the timer goes off early, the bytes held by h, the subflow with the oldest byte, go out again, if the
 // subflows without the oldest byte can send the written bytes in one srtt of the first among them, and the written bytes and the
@@ -42,7 +43,7 @@ func (s Subflow) arrival(more float64) float64 {
 	if load > s.Cwnd*s.MSS && s.InFlight == 0 {
 		round += s.LeastRTT
 	}
-	return (1+s.Repairing)*round - s.LeastRTT/2
+	return round - s.LeastRTT/2
 }
 
 func (s Subflow) sentIn(us float64) float64 {
@@ -120,11 +121,23 @@ func earliestRule(d *decision) {
 	if s < 0 {
 		return
 	}
-	best := d.Subflows[s]
-	if c.Reinject == 0 && min(c.Fresh+c.Awaited, math.Floor(c.Window/3)) < d.sentBy(d.alive, best.arrival(0), best.arrival(c.Piece)) {
+	if c.Reinject != 0 {
+		d.send(s)
 		return
 	}
-	d.send(s)
+	k := min(c.Fresh+c.Awaited, math.Floor(c.Window/3))
+	may := func(s Subflow) bool { return k >= d.sentBy(d.alive, s.arrival(0), s.arrival(c.Piece)) }
+	latest := d.Subflows[s].arrival(c.Piece) + 1000
+	for i, l := range d.Subflows {
+		if l.SubflowID == d.Scene.Memory.Last && d.usable[i] && l.arrival(c.Piece) <= latest && may(l) {
+			s = i
+			break
+		}
+	}
+	if may(d.Subflows[s]) {
+		d.Scene.Memory.Last = d.Subflows[s].SubflowID
+		d.send(s)
+	}
 }
 
 // watch sets when the timer goes off beside subflows that are slower than half as fast as the first: after a round trip of the
@@ -164,11 +177,12 @@ func drawEarliest(r *rand.Rand, scene *Scene) {
 	scene.Connection.Piece = math.Round(between(r, 1, 1<<15))
 	scene.Connection.Waited = maybe(r, 0.8, math.Round(between(r, 1e3, 1e7)))
 	scene.Connection.Repeating, scene.Connection.Repeated = flag(r, 0.2), flag(r, 0.2)
+	scene.Memory.Last = float64(r.IntN(len(scene.Subflows)+1) + 1)
 	scene.Memory.Slow = float64(r.IntN(len(scene.Subflows)+1) + 1)
 	for i := range scene.Subflows {
 		s := &scene.Subflows[i]
 		s.LeastRTT = math.Round(s.SRTT * (0.01 + r.Float64()))
 		s.CarriedBytes = maybe(r, 0.8, math.Round(between(r, 1, 1<<22)))
-		s.Repairing, s.Growing, s.Holds = flag(r, 0.2), flag(r, 0.3), flag(r, 0.4)
+		s.Growing, s.Holds = flag(r, 0.3), flag(r, 0.4)
 	}
 }

@@ -41,7 +41,6 @@ type Subflow struct {
 	LeastRTT     float64 `json:"least_rtt_us,omitempty"`
 	CarriedBytes float64 `json:"carried_bytes,omitempty"`
 	Spent        float64 `json:"spent,omitempty"` // 0 or 1, as all below
-	Repairing    float64 `json:"repairing,omitempty"`
 	Growing      float64 `json:"growing,omitempty"`
 	Holds        float64 `json:"holds,omitempty"`
 	Excluded     float64 `json:"excluded,omitempty"`
@@ -87,6 +86,7 @@ type Memory struct {
 	K            float64 `json:"k,omitempty"`
 	Alive        float64 `json:"alive,omitempty"`
 	Leader       float64 `json:"leader,omitempty"`
+	Last         float64 `json:"last,omitempty"`
 	Slow         float64 `json:"slow,omitempty"`
 	Waiting      float64 `json:"waiting,omitempty"`
 }
