@@ -377,7 +377,7 @@ bench-instructions: deps build ## Count, in a VM, the instructions of an ACK tha
 bench-sched: deps build ## Measure, in a VM, what a decision of each packet scheduler takes, as docs/algorithms.md shows (a quarter of an hour)
 	go build -o bin/bench-sched ./test/bench/sched
 	for n in 2 8; do go run ./test/kernels/cmd/vm run -own-time -mpcc=false -kernel $(KERNEL) -file /bench=bin/bench-sched \
-		-- sh -c "modprobe mpcc_sched && /bench -rounds 3 -bytes 33554432 -subflows $$n" || exit 1; done
+		-- sh -c "modprobe mpcc_sched && /bench -rounds 5 -bytes 268435456 -subflows $$n" || exit 1; done
 
 .PHONY: bench-scrape
 bench-scrape:
