@@ -52,6 +52,11 @@ versions. mpcc run FILE.bundle repeats it.
 --join makes one of their folders.`,
 		Example: "  mpcc run scenario-c --cc lia,olia\n  mpcc run --quick --vm wlan-3g\n  mpcc run ./own.yaml --set n=5,10 --repeats 3",
 		Args: func(_ *cobra.Command, names []string) error {
+			for _, name := range names {
+				if r.kernel != "" && slices.Contains(vm.Labels(), name) {
+					return usageError("--vm takes its kernel after an equals sign: --vm=%s", name)
+				}
+			}
 			if (list || clean) == (len(names) == 1) || len(names) > 1 {
 				return usageError("name one scenario, or say --list or --clean")
 			}
