@@ -192,7 +192,7 @@ func (m machine) qemuArgs(accel string) []string {
 	args := append(slices.Clone(p.machine), "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-m", memory,
 		"-kernel", filepath.Join(m.dir, "vmlinuz"), "-initrd", filepath.Join(m.dir, "initrd"),
 		// loglevel=5 shows warnings, among them those in which the kernel reports a bug.
-		"-append", "console="+p.serial+" loglevel=5 panic=-1 mitigations=off rdinit=/init systemd.unit=run-me.target MPCC_MARK="+m.mark,
+		"-append", "console="+p.serial+" loglevel=5 panic=-1 mitigations=off "+patience+" rdinit=/init systemd.unit=run-me.target MPCC_MARK="+m.mark,
 		// No more ports and events than needed: the main loop looks at each of them whenever it wakes.
 		"-device", "virtio-serial-pci,max_ports=3,ioeventfd=off",
 		"-chardev", "file,id=out,path=/dev/fd/3", "-device", "virtserialport,nr=1,chardev=out",
@@ -491,6 +491,10 @@ func (c cache) accel(ctx context.Context, k Kernel) (string, error) {
 	verdict, err := os.ReadFile(filepath.Join(dir, "verdict"))
 	return string(verdict), err
 }
+
+// patience is how long the kernel waits before it reports that a CPU stands still, in seconds: its longest. A CPU of a VM
+// stands still for the usual 21 when the host has too much to do, and for ever when the kernel has a fault.
+const patience = "rcupdate.rcu_cpu_stall_timeout=300 watchdog_thresh=60"
 
 // bug matches a line in which the kernel reports a fault of its own.
 var bug = regexp.MustCompile(`^\[ *\d+\.\d+\].*(WARNING:|BUG:|Oops|general protection|rcu: INFO|INFO: task .* blocked|unregister_netdevice: waiting)`)
