@@ -176,7 +176,7 @@ static void check_response(struct input *in)
 	/* Without the queue's response a loss is CUBIC's, which leaves 717/1024. */
 	want = 0;
 	random = flow->random;
-	trial = flow->trial;
+	trial = false;
 	last_max = flow->last_max;
 	if (!congestion && known) {
 		want = part_left(d, longest) * w;

@@ -242,10 +242,13 @@ static __always_inline __u32 left_by_queue(struct mpcc_flow *flow, const struct 
 	const struct mpcc_queue *q = &flow->queue;
 	__u32 d = q->delay, d_m = longest_queue(q, tp), left = QUEUE_LEFT_SHORT_Q10;
 
-	if (response != RESPONSE_QUEUE || congestion)
+	if (response != RESPONSE_QUEUE)
 		return 0;
-	if (!knows_queue(q, tp))
-		return flow->together ? 0 : left_without_queue(flow, tp);
+	if (!congestion && !flow->together && !knows_queue(q, tp))
+		return left_without_queue(flow, tp);
+	flow->trial = 0;
+	if (congestion || !knows_queue(q, tp))
+		return 0;
 	if (10 * d >= 8 * d_m)
 		return 0;
 	if (10 * d > d_m && d > QUEUE_NONE)
