@@ -357,8 +357,9 @@ static void check_periods(void)
 }
 
 /*
- * In a connection of so many subflows, a subflow that judges so many siblings judges one at every turn until four verdicts
- * in a row, and one more for each lag, have changed nothing; then at every fourth. A turn is 6 intervals for each subflow.
+ * A turn is 6 intervals for each subflow of the connection, of which there are two at least. A subflow judges a sibling once a
+ * turn, until four verdicts in a row, and one more for each lag, were the same; then once in four turns for each sibling that
+ * the subflow judges.
  */
 static void check_pace_of(__u32 subflows, __u32 siblings, __u32 lags)
 {

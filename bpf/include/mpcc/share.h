@@ -49,8 +49,8 @@ static __always_inline struct mpcc_share *share_of(__u64 netns_cookie)
 }
 
 /*
- * Makes an entry of a map in which the namespace has *entries and may have `most`. One of these is taken first, so that
- * CPUs that make entries at once do not get past the bound.
+ * Makes an entry of a map in which the namespace has *entries and may have `most`. *entries counts the entry before
+ * the map has it, so that CPUs that make entries at once do not get past the bound.
  */
 static __always_inline bool make_entry(void *map, const void *key, const void *value,
 				       __u32 *entries, __u32 most)
@@ -62,7 +62,7 @@ static __always_inline bool make_entry(void *map, const void *key, const void *v
 	return false;
 }
 
-/* Removes an entry. Two CPUs may do so at once: one of them gives it back. */
+/* Removes an entry. Of two CPUs that do so at once, the one that finds it counts it off. */
 static __always_inline void drop_entry(void *map, const void *key, __u32 *entries)
 {
 	if (!bpf_map_delete_elem(map, key))
