@@ -351,18 +351,25 @@ func TestDigests(t *testing.T) {
 	}
 }
 
+// ratioToCubic is what a user's goodput with LIA in the place of CC is to that with CUBIC, over so many seeds.
+func ratioToCubic(t testing.TB, text string, seeds uint64, user int) float64 {
+	t.Helper()
+	goodput := map[string]float64{}
+	for _, cc := range []string{"cubic", "lia"} {
+		for seed := range seeds {
+			s := start(t, strings.ReplaceAll(text, "CC", cc), seed)
+			goodput[cc] += megabits(t, s, 10*time.Second, 50*time.Second)[user]
+		}
+	}
+	return goodput["lia"] / goodput["cubic"]
+}
+
 // A policer drops what exceeds its rate, and has no queue by which its losses could be told from random ones: two subflows under
 // LIA leave to one TCP connection what two under the kernel's CUBIC leave to it, about.
 func TestBehindAPolicer(t *testing.T) {
 	text := strings.NewReplacer("delay: 10 ms, queue: {packets: 50}", "delay: 20 ms, queue: {bytes: 3 KB}", "back: {delay: 10 ms}", "back: {delay: 20 ms}",
 		"transport: tcp", "transport: tcp, cc: cubic").Replace(bottleneck)
-	left := map[string]float64{}
-	for _, cc := range []string{"cubic", "lia"} {
-		for seed := range uint64(8) {
-			left[cc] += megabits(t, start(t, strings.ReplaceAll(text, "CC", cc), seed), 10*time.Second, 50*time.Second)[1]
-		}
-	}
-	if share := left["lia"] / left["cubic"]; share < 0.8 {
+	if share := ratioToCubic(t, text, 8, 1); share < 0.8 {
 		t.Errorf("beside LIA a TCP connection has %.2f of what it has beside two of CUBIC's", share)
 	}
 }
@@ -379,13 +386,7 @@ links:
 users:
   - {name: user, from: user, to: server, cc: CC, direction: down, traffic: bulk, within: 1 s}
 `
-	carried := map[string]float64{}
-	for _, cc := range []string{"cubic", "lia"} {
-		for seed := range uint64(4) {
-			carried[cc] += megabits(t, start(t, strings.ReplaceAll(text, "CC", cc), seed), 10*time.Second, 50*time.Second)[0]
-		}
-	}
-	if gain := carried["lia"] / carried["cubic"]; gain < 4 {
+	if gain := ratioToCubic(t, text, 4, 0); gain < 4 {
 		t.Errorf("LIA has %.1f times what CUBIC has", gain)
 	}
 }
