@@ -39,8 +39,6 @@
  *     twice what CUBIC gets there. compete=never is the paper's.
  */
 #define MPCC_PAPER_ALONE "own"
-/* Behind a queue of 20 packets, another TCP has 0.85 of what it has beside one TCP; with 11/8 it would have 0.77. */
-#define MPCC_PART_TIMES_Q3 8
 #include "mpcc/cc.h"
 
 enum { DRAIN_ABOVE_ALPHA, DRAIN_ANY };

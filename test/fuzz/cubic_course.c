@@ -27,7 +27,7 @@ static void start(__u32 cwnd)
 	memset(&model, 0, sizeof(model));
 	model.now_us = model.began_us = (1ULL << 40) + 123456789;
 	tp->tcp_mstamp = model.now_us;
-	cubic_step(flow_of(tp), tp, WHOLE_Q16);
+	cubic_step(flow_of(tp), tp, WHOLE_Q16, WHOLE_Q16);
 }
 
 /* What a segment adds after an ACK, in units of 2^-29 packets. */
@@ -49,7 +49,7 @@ static __s64 ack(__u64 after_us, __u32 rtt_us, bool in_flight)
 	tp->rack.rtt_us = rtt_us;
 	tp->packets_out = in_flight;
 	skip_pause(flow_of(tp), tp);
-	return cubic_step(flow_of(tp), tp, WHOLE_Q16);
+	return cubic_step(flow_of(tp), tp, WHOLE_Q16, WHOLE_Q16);
 }
 
 static __u32 age_us(void)
@@ -67,7 +67,7 @@ static __u32 friendly_with(__u64 part_q16)
 	for (int i = 0; i < 4000; i++) {
 		tp->tcp_mstamp += 2500;
 		flow->curve.acked++;
-		cubic_step(flow, tp, part_q16);
+		cubic_step(flow, tp, part_q16, WHOLE_Q16);
 		flow->decided_us = (__u32)tp->tcp_mstamp;
 	}
 	return flow->curve.friendly;
@@ -96,7 +96,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	start(1000);
 	flow_of(tp)->last_max = 1000;
 	flow_of(tp)->curve_subflows = 0;
-	first = cubic_step(flow_of(tp), tp, WHOLE_Q16);
+	first = cubic_step(flow_of(tp), tp, WHOLE_Q16, WHOLE_Q16);
 	require(first == MPCC_Q29_ONE / 100000, "%lld without an RTT", first);
 	return 0;
 }

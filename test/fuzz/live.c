@@ -70,20 +70,33 @@ static void start(void)
 	}
 }
 
-/* The part of CUBIC's growth that the rule, or the hook shift, leaves a subflow at most. */
-static double part_of(struct tcp_sock *tp)
+/* What the rule, or the hook shift, leaves a subflow at most. */
+struct part {
+	double of_reno; /* of Reno's growth */
+	double of_time; /* of the time on CUBIC's course */
+};
+
+static struct part part_of(struct tcp_sock *tp)
 {
 	struct mpcc_step step = {};
 	struct cc_view v;
+	double p, reno_times = 1, time_times = 1;
 
 	if (!flow_of(tp)->looked || cc_hooks.grow)
-		return 1;
+		return (struct part){ 1, 1 };
 	look(&v, tp);
-	if (flow_of(tp)->uncoupled)
-		return value_of(part_of_growth(&v));
-	cc_hooks.step(&step, sum_of(&v), &v.self);
-	return __builtin_fmin(1, __builtin_fmax(0, value_of(step.up) - value_of(step.down)) *
-					 v.self.cwnd * MPCC_PART_TIMES_Q3 / 8);
+	if (flow_of(tp)->uncoupled) {
+		p = value_of(part_of_growth(&v));
+	} else {
+		cc_hooks.step(&step, sum_of(&v), &v.self);
+		p = __builtin_fmax(0, value_of(step.up) - value_of(step.down)) * v.self.cwnd *
+		    MPCC_RULE_TIMES_Q3 / 8;
+		reno_times = 11 / 8.;
+		time_times = 1 + (v.grouped - 1) / 4.;
+	}
+	p += 0x1p-16;
+	return (struct part){ __builtin_fmin(1, p * reno_times),
+			      __builtin_fmin(1, __builtin_cbrt(p * p) * time_times) };
 }
 
 /* What an acknowledged segment adds below a target window, as the kernel counts; else a hundredth of Reno's step. */
@@ -96,7 +109,8 @@ static double step_towards(double target, double w)
 /* What a decision on CUBIC's course gives an acknowledged segment at most; a packet is for rounding. */
 static double step_on_course(__u32 i, struct tcp_sock *before, struct tcp_sock *tp)
 {
-	double part = part_of(tp) + 0x1p-16, w = tp->snd_cwnd, s;
+	struct part part = part_of(tp);
+	double w = tp->snd_cwnd, s;
 	const struct mpcc_flow *flow = flow_of(tp);
 
 	/* RTTs of more than 35 minutes have the clock of 32 bits go round. */
@@ -109,8 +123,9 @@ static double step_on_course(__u32 i, struct tcp_sock *before, struct tcp_sock *
 		courses[i].k_s = __builtin_cbrt((courses[i].origin - w) / 0.4);
 		courses[i].friendly = w;
 	} else {
-		courses[i].age_s += part * (now_us - courses[i].at_us) * 1e-6;
-		courses[i].friendly += part * courses[i].acked / __builtin_floor(w * 15 / 8);
+		courses[i].age_s += part.of_time * (now_us - courses[i].at_us) * 1e-6;
+		courses[i].friendly += part.of_reno * courses[i].acked /
+				       __builtin_floor(w * 15 / 8);
 	}
 	courses[i].acked = 0;
 	courses[i].at_us = now_us;

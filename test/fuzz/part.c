@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
  * A part of CUBIC (window.h) under a control (-DALGORITHM=lia): from a loss on, coupled subflows with constant windows and
- * RTTs grow along CUBIC's course, over a part of the time. The part is the rule's step over Reno's step, 1 / w, times 11/8
- * for LIA, 16/8 for DTS, extended DTS and EWTCP and 8/8 for wVegas; 1 at most. A loss takes what CUBIC takes, where the
- * rules and Reno take half. With growth=reno the rule's step and half of the window hold.
+ * RTTs grow along CUBIC's course. p is the rule's step over Reno's step, 1 / w, and 3/2 of that
+ * for DTS, extended DTS and EWTCP. Of Reno's growth a subflow has 11/8 p, and of the time p^(2/3) (1 + (n - 1) / 4); 1 at
+ * most. A loss takes what CUBIC takes, where the rules and Reno take half. With growth=reno the rule's step and half of the
+ * window hold.
  */
 #include "native.h"
 
@@ -50,10 +51,10 @@ static bool is_queued(__u32 i)
 	return rtt_s(i) - base_s(i) > 0.005;
 }
 
-/* A subflow grows by so many eighths of the rule's part. */
-static int eighths(void)
+/* What p is of the rule's step over Reno's. */
+static double times(void)
 {
-	return is("lia") ? 11 : is("wvegas") ? 8 : 16;
+	return is("dts") || is("dtsx") || is("ewtcp") ? 1.5 : 1;
 }
 
 /* What the rule adds to the first of n subflows, over Reno's 1 / w. */
@@ -121,7 +122,8 @@ static void require_left(double want, const char *what)
 /* Follows the course for 100 decisions; returns how many tell of the part. */
 static int follow(__u32 n)
 {
-	double part = __builtin_fmin(rule_over_reno(n) * eighths() / 8, 1), t = 0;
+	double p = rule_over_reno(n) * times(), part = __builtin_fmin(p * 11 / 8, 1), t = 0;
+	double of_time = __builtin_fmin(__builtin_cbrt(p * p) * (1 + (n - 1) / 4.), 1);
 	__u32 w = tp->snd_cwnd, telling = 0;
 
 	/* The plateau is the present window. */
@@ -143,7 +145,7 @@ static int follow(__u32 n)
 			telling++;
 		}
 		tp->tcp_mstamp += 4 * (tp->srtt_us >> 3);
-		t += part * 4 * rtt_s(0);
+		t += of_time * 4 * rtt_s(0);
 	}
 	return telling;
 }

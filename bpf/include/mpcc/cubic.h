@@ -150,6 +150,18 @@ static __always_inline void skip_pause(struct mpcc_flow *flow, const struct tcp_
 		flow->quiet_us = sent_us;
 }
 
+/*
+ * The part of the time over which CUBIC's course leaves the same part of the window as a part p of its growth leaves of
+ * Reno's: p^(2/3). At the same losses Reno's mean window goes with p^(1/2), and CUBIC's over a part s of the time with
+ * s^(3/4) (RFC 9438, section 5.1, with C s^3 for C).
+ */
+static __always_inline __u64 part_of_time(__u64 part_q16)
+{
+	if (part_q16 >= WHOLE_Q16)
+		return part_q16;
+	return num_to_fixed(num_cbrt(num_of(part_q16 * part_q16 << 16)), 0);
+}
+
 /* Slows the curve: only this part of the time since the last decision counts. */
 static __always_inline void slow_curve(struct mpcc_flow *flow, const struct tcp_sock *tp,
 				       __u64 part_q16)
@@ -185,18 +197,18 @@ static __always_inline __u32 age_of(struct mpcc_curve *c, __u32 now_us)
 
 /*
  * CUBIC's rule: what an acknowledged segment adds to the window now. Begins a curve unless a curve for one subflow goes
- * on. part_q16 is how much of CUBIC's growth the subflow has: the hook shift leaves a part to a subflow that is not coupled
- * with its siblings, and the algorithm's rule leaves a part to a coupled one.
+ * on. part_q16 is how much of Reno's growth the subflow has, and time_q16 how much of the course's time: the hook shift leaves
+ * a part to a subflow that is not coupled with its siblings, and the algorithm's rule leaves a part to a coupled one.
  */
 static __always_inline __s32 cubic_step(struct mpcc_flow *flow, const struct tcp_sock *tp,
-					__u64 part_q16)
+					__u64 part_q16, __u64 time_q16)
 {
 	__u32 cwnd = tp->snd_cwnd, now_us = (__u32)tp->tcp_mstamp;
 	struct mpcc_curve curve;
 	__u64 t_us;
 
 	if (flow->curve_subflows == 1)
-		slow_curve(flow, tp, part_q16);
+		slow_curve(flow, tp, time_q16);
 	curve = flow->curve;
 	if (flow->curve_subflows != 1) {
 		begin_curve(&curve, cwnd, flow->last_max, now_us);
