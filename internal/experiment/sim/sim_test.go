@@ -102,17 +102,30 @@ func TestShares(t *testing.T) {
 	}
 }
 
-// Behind a queue of one bandwidth-delay product, as much as the kernel's CUBIC: LIA as it comes divides CUBIC's growth between
-// its two subflows once it has found that they share the queue. Two uncoupled subflows would have two shares.
+// As much as the kernel's CUBIC: LIA as it comes divides CUBIC's growth between its subflows once it has found that they share
+// the queue. Uncoupled subflows would have a share each. Two subflows behind a short queue grow as Reno does, and four behind a
+// long one along CUBIC's course.
 func TestShareBesideCubic(t *testing.T) {
-	text := strings.NewReplacer("CC", "lia", "10 ms", "20 ms", "packets: 50", "packets: 66", "transport: tcp", "transport: tcp, cc: cubic").Replace(bottleneck)
-	multi, single := 0.0, 0.0
-	for seed := range uint64(12) {
-		rates := megabits(t, start(t, text, seed), 20*time.Second, 80*time.Second)
-		multi, single = multi+rates[0], single+rates[1]
-	}
-	if share := multi / single; share < 0.8 || share > 1.1 {
-		t.Errorf("two subflows have %.2f of what one TCP connection has, want 0.8 to 1.1", share)
+	two := strings.NewReplacer("CC", "lia", "10 ms", "20 ms", "packets: 50", "packets: 66", "transport: tcp", "transport: tcp, cc: cubic").Replace(bottleneck)
+	four := strings.NewReplacer("20 Mbit/s", "50 Mbit/s", "20 ms", "75 ms", "packets: 66", "packets: 1238", "  - {name: c,",
+		"  - {name: d, between: [multi, out]}\n  - {name: e, between: [multi, out]}\n  - {name: c,").Replace(two)
+	for _, c := range []struct {
+		text        string
+		seeds       uint64
+		from, to    time.Duration
+		least, most float64
+	}{
+		{two, 12, 20 * time.Second, 80 * time.Second, 0.8, 1.1},
+		{four, 4, 100 * time.Second, 300 * time.Second, 0.7, 1.1},
+	} {
+		multi, single := 0.0, 0.0
+		for seed := range c.seeds {
+			rates := megabits(t, start(t, c.text, seed), c.from, c.to)
+			multi, single = multi+rates[0], single+rates[1]
+		}
+		if share := multi / single; share < c.least || share > c.most {
+			t.Errorf("coupled subflows have %.2f of what one TCP connection has, want %g to %g", share, c.least, c.most)
+		}
 	}
 }
 
