@@ -357,9 +357,9 @@ static void check_periods(void)
 }
 
 /*
- * A turn is 6 intervals for each subflow of the connection, of which there are two at least. A subflow judges a sibling once a
- * turn, until four verdicts in a row, and one more for each lag, were the same; then once in four turns for each sibling that
- * the subflow judges.
+ * A turn is 6 intervals for each subflow of the connection, of which there are two at least. A subflow judges a sibling
+ * once a turn, until four verdicts in a row, and one more for each lag, were the same; then once in four turns for each
+ * sibling that the subflow judges.
  */
 static void check_pace_of(__u32 subflows, __u32 siblings, __u32 lags)
 {

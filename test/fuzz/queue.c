@@ -2,8 +2,8 @@
 /*
  * The response to losses by the queue (queue.h), or by trials, against the formulas in floating point: by how much a subflow
  * grows and what a loss leaves, for any smallest RTT, delay and window. And the delay that rounds of any ACKs measure. The
- * socket is the only subflow of an MPTCP connection, or with plain=own a TCP connection. queue_dts.c includes this file, with
- * DTS.
+ * socket is the only subflow of an MPTCP connection, or with plain=own a TCP connection. queue_dts.c includes this file,
+ * with DTS.
  */
 #include "native.h"
 

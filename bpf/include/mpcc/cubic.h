@@ -197,8 +197,8 @@ static __always_inline __u32 age_of(struct mpcc_curve *c, __u32 now_us)
 
 /*
  * CUBIC's rule: what an acknowledged segment adds to the window now. Begins a curve unless a curve for one subflow goes
- * on. part_q16 is how much of Reno's growth the subflow has, and time_q16 how much of the course's time: the hook shift leaves
- * a part to a subflow that is not coupled with its siblings, and the algorithm's rule leaves a part to a coupled one.
+ * on. part_q16 is how much of Reno's growth the subflow has, and time_q16 how much of the course's time: the hook shift
+ * leaves a part to a subflow that is not coupled with its siblings, and the algorithm's rule leaves a part to a coupled one.
  */
 static __always_inline __s32 cubic_step(struct mpcc_flow *flow, const struct tcp_sock *tp,
 					__u64 part_q16, __u64 time_q16)

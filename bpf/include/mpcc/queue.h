@@ -14,11 +14,11 @@
  *                 connection's begin or a full queue until a loss of another kind, a round after one with d = d_m takes
  *                 three RTTs: so long does one overflow take to show all of its losses
  *   where d_m is jitter, per loss event of a subflow that is not coupled
- *                 trials tell random losses from those of a policer or of a queue too short to show, which drop nothing from
- *                 a window that is well below what was too much. In a trial a loss costs what the rule says. If the next loss
- *                 comes below 7/8 of the window before the trial, and the path delivers 2/3 of the present one in an RTT,
- *                 random is one more, at most 3, else half. A loss begins a trial by a chance of 1 in 2^random, else the
- *                 window stays
+ *                 trials tell random losses from those of a policer or of a queue too short to show, which drop nothing
+ *                 from a window that is well below what was too much. In a trial a loss costs what the rule says. If the
+ *                 next loss comes below 7/8 of the window before the trial, and the path delivers 2/3 of the present one in
+ *                 an RTT, random is one more, at most 3, else half. A loss begins a trial by a chance of 1 in 2^random, else
+ *                 the window stays
  *   growth of a subflow that is not coupled
  *                 from a loss that is not one of a full queue until one that is, at least alpha / w per acknowledged
  *                 segment; alpha is 10 packets where d <= d_m / 100, and k_1 / (k_2 + d) above, 0.3 at d = d_m; at
@@ -79,7 +79,7 @@ TUNABLE_PAPER(
 /* Random losses are sure after so many trials, and no more are counted. */
 #define TRIALS_SURE 2
 #define TRIALS_MOST 3
-/* In a trial that finds random losses, and while the window grows beyond the last one, the path delivers so much, in percent. */
+/* In a trial that finds random losses, and while the window grows beyond the last one, the path delivers so many percent. */
 #define RANDOM_DELIVERS 67
 #define GROWING_DELIVERS 80
 /* RTTs in the round after a full queue. */
