@@ -62,7 +62,7 @@ static __always_inline bool make_entry(void *map, const void *key, const void *v
 	return false;
 }
 
-/* Removes an entry. Of two CPUs that do so at once, the one that finds it counts it off. */
+/* Removes an entry. Of two CPUs that remove the same entry, only the CPU whose deletion succeeds lowers *entries. */
 static __always_inline void drop_entry(void *map, const void *key, __u32 *entries)
 {
 	if (!bpf_map_delete_elem(map, key))

@@ -329,9 +329,9 @@ static __always_inline __s32 step_by_rule(struct cc_view *v, struct tcp_sock *tp
 }
 
 /*
- * Has a coupled subflow grow by a part of CUBIC. The part is what the algorithm's step is of Reno's, 1 / w; where the
- * algorithm shrinks the window, the algorithm's step holds. With only the algorithm's step a connection gets, behind a long
- * queue, half of what one TCP under CUBIC gets. Not inlined, for the stack's sake.
+ * Has a coupled subflow, in a group of so many subflows, grow by a part of CUBIC. The part is what the algorithm's step is
+ * of Reno's, 1 / w; where the algorithm shrinks the window, the algorithm's step holds. With only the algorithm's step a
+ * connection gets, behind a long queue, half of what one TCP under CUBIC gets. Not inlined, for the stack's sake.
  */
 static __noinline int grow_by_part(struct sock *sk, __u32 subflows)
 {

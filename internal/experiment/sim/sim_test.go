@@ -102,9 +102,9 @@ func TestShares(t *testing.T) {
 	}
 }
 
-// As much as the kernel's CUBIC: LIA as it comes divides CUBIC's growth between its subflows once it has found that they share
-// the queue. Uncoupled subflows would have a share each. Two subflows behind a short queue grow as Reno does, and four behind a
-// long one along CUBIC's course.
+// Subflows under LIA that share a queue have together as much as one TCP connection under the kernel's CUBIC: once LIA has
+// found that the queue is shared, the subflows divide CUBIC's growth. Uncoupled subflows would have a share each. Two subflows
+// behind a short queue grow as Reno does, four subflows behind a long queue along CUBIC's course.
 func TestShareBesideCubic(t *testing.T) {
 	two := strings.NewReplacer("CC", "lia", "10 ms", "20 ms", "packets: 50", "packets: 66", "transport: tcp", "transport: tcp, cc: cubic").Replace(bottleneck)
 	four := strings.NewReplacer("20 Mbit/s", "50 Mbit/s", "20 ms", "75 ms", "packets: 66", "packets: 1238", "  - {name: c,",

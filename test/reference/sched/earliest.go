@@ -13,9 +13,10 @@ import (
 // New data. A piece that is sent now arrives after round - least/2. round is srtt load/w, where load is the bytes in flight, the
 // queued bytes and the piece; at least the least RTT; one least RTT more for a load above the window with nothing in flight.
 // In a time t a subflow sends w t/srtt, in slow start the sum of windows that double in each of the first
-// four round trips. The usable subflow with the earliest arrival of the piece sends, unless the subflows with an earlier
-// arrival(0) can send k bytes by that arrival: the written and the awaited ones, at most a third of the peer's window. The
-// subflow that sent last sends in that one's place, if its own piece arrives at most 1 ms later and it may send by the same rule.
+// four round trips. A usable subflow may send, unless the subflows with an earlier arrival(0) can send k bytes by the arrival
+// of the usable subflow's piece: the written and the awaited bytes, at most a third of the peer's window. If the subflow that
+// sent last may send, and the piece would arrive over that subflow at most 1 ms after the earliest arrival of all, that
+// subflow sends. Otherwise the subflow with the earliest arrival sends, if that subflow may.
 //
 // Data sent again. When the timer goes off early, the bytes held by h, the subflow with the oldest byte, go out again, if the
 // subflows without the oldest byte can send the written bytes in one srtt of the first among them, and the written bytes and the
