@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
  * A part of CUBIC (window.h) under a control (-DALGORITHM=lia): from a loss on, coupled subflows with constant windows and
- * RTTs grow along CUBIC's course. p is the rule's step over Reno's step, 1 / w, and 3/2 of that
- * for DTS, extended DTS and EWTCP. Of Reno's growth a subflow has 11/8 p, and of the time p^(2/3) (1 + (n - 1) / 4); 1 at
- * most. A loss takes what CUBIC takes, where the rules and Reno take half. With growth=reno the rule's step and half of the
- * window hold.
+ * RTTs grow along CUBIC's course. p is the rule's step over Reno's step, 1 / w, and 3/2 of that for DTS, extended DTS and
+ * EWTCP. Of Reno's growth a subflow has 11/8 p, and of the time p^(2/3) (1 + (n - 1) / 4); 1 at most. A loss takes what
+ * CUBIC takes, where the rules and Reno take half. With growth=reno the rule's step and half of the window hold. An uncoupled
+ * subflow under DTS has the part p = eps over the largest eps of Reno's growth, and p^(2/3) of the time.
  */
 #include "native.h"
 
@@ -45,6 +45,15 @@ static double eps(__u32 i)
 	return 2 / (1 + __builtin_exp(-10 * (base_s(i) / rtt_s(i) - 0.5)));
 }
 
+static double largest_eps(__u32 n)
+{
+	double largest = 0;
+
+	for (__u32 i = 0; i < n; i++)
+		largest = __builtin_fmax(largest, eps(i));
+	return largest;
+}
+
 /* Extended DTS: q_target is 5 ms. */
 static bool is_queued(__u32 i)
 {
@@ -60,13 +69,12 @@ static double times(void)
 /* What the rule adds to the first of n subflows, over Reno's 1 / w. */
 static double rule_over_reno(__u32 n)
 {
-	double w = window(0), rtt = rtt_s(0), sum = 0, fastest = 0, largest_eps = 0, ratio;
+	double w = window(0), rtt = rtt_s(0), sum = 0, fastest = 0, ratio;
 	__u32 with_queue = 0;
 
 	for (__u32 i = 0; i < n; i++) {
 		sum += window(i) / rtt_s(i);
 		fastest = __builtin_fmax(fastest, window(i) / rtt_s(i) / rtt_s(i));
-		largest_eps = __builtin_fmax(largest_eps, eps(i));
 		with_queue += is_queued(i);
 	}
 	if (is("ewtcp"))
@@ -74,7 +82,7 @@ static double rule_over_reno(__u32 n)
 	/* RFC 6356: alpha / W, at most 1 / w. A wVegas subflow that competes grows so, too. */
 	if (is("lia") || is("wvegas"))
 		return __builtin_fmin(fastest / sum / sum * w, 1);
-	ratio = eps(0) / largest_eps * w / rtt / rtt / sum / sum * w;
+	ratio = eps(0) / largest_eps(n) * w / rtt / rtt / sum / sum * w;
 	/* Without prices only a queue costs: half of the increase, unless all subflows have one. */
 	if (is("dtsx") && is_queued(0) && with_queue < n)
 		ratio /= 2;
@@ -120,12 +128,15 @@ static void require_left(double want, const char *what)
 }
 
 /* Follows the course for 100 decisions; returns how many tell of the part. */
-static int follow(__u32 n)
+static int follow(__u32 n, bool coupled)
 {
-	double p = rule_over_reno(n) * times(), part = __builtin_fmin(p * 11 / 8, 1), t = 0;
-	double of_time = __builtin_fmin(__builtin_cbrt(p * p) * (1 + (n - 1) / 4.), 1);
+	double p = coupled ? rule_over_reno(n) * times() : eps(0) / largest_eps(n), t = 0;
+	double part = __builtin_fmin(coupled ? p * 11 / 8 : p, 1);
+	double of_time = __builtin_cbrt(p * p) * (coupled ? 1 + (n - 1) / 4. : 1);
 	__u32 w = tp->snd_cwnd, telling = 0;
 
+	of_time = __builtin_fmin(of_time, 1);
+	flow_of(tp)->together = coupled ? MPCC_ALL_TOGETHER : 0;
 	/* The plateau is the present window. */
 	flow_of(tp)->last_max = w;
 	for (int i = 0; i < 100; i++) {
@@ -169,12 +180,19 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	start(2);
 	set_path(0, 3000, 50000, 0);
 	set_path(1, 3000, 50000, 20000);
-	require(follow(2) > 5, "no decision tells of the part");
+	require(follow(2, true) > 5, "no decision tells of the part");
 	/* The queue is on the first path. */
 	start(2);
 	set_path(0, 3000, 50000, 20000);
 	set_path(1, 3000, 50000, 0);
-	require(follow(2) > 5, "no decision tells of the part");
+	require(follow(2, true) > 5, "no decision tells of the part");
+	if (is("dts")) {
+		start(2);
+		set_path(0, 3000, 50000, 60000);
+		set_path(1, 3000, 50000, 0);
+		require(follow(2, false) > 5,
+			"no decision of an uncoupled subflow tells of the part");
+	}
 	return 0;
 }
 
@@ -189,7 +207,11 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
 
 		set_path(i, 1000 + draw_number(&in, 12), base_us, draw_number(&in, 16) % base_us);
 	}
-	follow(n);
-	check_losses(n);
+	if (is("dts") && draw_byte(&in) % 2) {
+		follow(n, false);
+	} else {
+		follow(n, true);
+		check_losses(n);
+	}
 	return 0;
 }
