@@ -50,14 +50,20 @@ func until(t testing.TB, s *Simulation, end time.Duration) {
 // megabits returns each user's goodput from one time to another.
 func megabits(t testing.TB, s *Simulation, from, to time.Duration) []float64 {
 	t.Helper()
+	return megabitsOf(t, s, from, to, (*User).Bytes)
+}
+
+// megabitsOf returns at what rate the bytes grow, from one time to another, that a function counts of each user.
+func megabitsOf(t testing.TB, s *Simulation, from, to time.Duration, bytes func(*User) uint64) []float64 {
+	t.Helper()
 	until(t, s, from)
 	var rates []float64
 	for _, u := range s.Users {
-		rates = append(rates, -float64(u.Bytes()))
+		rates = append(rates, -float64(bytes(u)))
 	}
 	until(t, s, to)
 	for i, u := range s.Users {
-		rates[i] = (rates[i] + float64(u.Bytes())) * 8 / 1e6 / (to - from).Seconds()
+		rates[i] = (rates[i] + float64(bytes(u))) * 8 / 1e6 / (to - from).Seconds()
 	}
 	return rates
 }
