@@ -19,7 +19,7 @@ const cubicPrecision = 3e-6
 //
 // and with one subflow CUBIC (RFC 9438): W = C (t - K)^3 + w_loss, K as literal, 0.7 w after a loss. D is at
 // most that of 5 subflows, and what is left never less than nothing, nor than least_left_percent beside other subflows
-// (derived). The increase leads to W(t + RTT), kept to between w and 1.5 w, in one RTT. Without a loss yet w_loss = w and K = 0.
+// (derived). With losses=together the course's time is (1 + (n-1)/4) t/n. The increase leads to W(t + RTT), kept to between w and 1.5 w, in one RTT. Without a loss yet w_loss = w and K = 0.
 func init() {
 	register("mpcubic", Algorithm{
 		Precision: cubicPrecision,
@@ -32,6 +32,8 @@ func init() {
 			{"least_left_percent": "50"},
 			{"least_left_percent": "70", "beta_percent": "50"},
 			{"mode": "literal", "least_left_percent": "70"},
+			{"losses": "together"},
+			{"mode": "literal", "losses": "together"},
 		},
 		OwnAlone: true,
 		Corners: append(slices.Concat(
@@ -90,6 +92,9 @@ func curve(subflows int, p Subflow, t float64, set Tunables) (window, size float
 	} else {
 		left, _ := leftAfterLoss(subflows, set).Float64()
 		k = math.Cbrt(lost * (1 - left) / c)
+	}
+	if set["losses"] == "together" {
+		t *= 1 + (n-1)/4
 	}
 	away := t/1e6/n - k
 	cube := c * away * away * away

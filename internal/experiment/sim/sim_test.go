@@ -108,29 +108,30 @@ func TestShares(t *testing.T) {
 	}
 }
 
-// Subflows under LIA that share a queue have together as much as one TCP connection under the kernel's CUBIC: once LIA has
-// found that the queue is shared, the subflows divide CUBIC's growth. Uncoupled subflows would have a share each. Two subflows
-// behind a short queue grow as Reno does, four subflows behind a long queue along CUBIC's course.
+// Subflows that share a queue have together as much as one TCP connection under the kernel's CUBIC: once they have found
+// that the queue is shared, they divide CUBIC's growth, and under mpCUBIC have a slower course. Uncoupled subflows would have
+// a share each. Two subflows behind a short queue grow as Reno does, four subflows behind a long queue along CUBIC's course.
 func TestShareBesideCubic(t *testing.T) {
-	two := strings.NewReplacer("CC", "lia", "10 ms", "20 ms", "packets: 50", "packets: 66", "transport: tcp", "transport: tcp, cc: cubic").Replace(bottleneck)
+	two := strings.NewReplacer("10 ms", "20 ms", "packets: 50", "packets: 66", "transport: tcp", "transport: tcp, cc: cubic").Replace(bottleneck)
 	four := strings.NewReplacer("20 Mbit/s", "50 Mbit/s", "20 ms", "75 ms", "packets: 66", "packets: 1238", "  - {name: c,",
 		"  - {name: d, between: [multi, out]}\n  - {name: e, between: [multi, out]}\n  - {name: c,").Replace(two)
 	for _, c := range []struct {
-		text        string
+		cc, text    string
 		seeds       uint64
 		from, to    time.Duration
 		least, most float64
 	}{
-		{two, 12, 20 * time.Second, 80 * time.Second, 0.8, 1.1},
-		{four, 4, 100 * time.Second, 300 * time.Second, 0.7, 1.1},
+		{"lia", two, 12, 20 * time.Second, 80 * time.Second, 0.8, 1.1},
+		{"mpcubic", two, 12, 20 * time.Second, 80 * time.Second, 0.8, 1.1},
+		{"lia", four, 4, 100 * time.Second, 300 * time.Second, 0.7, 1.1},
 	} {
 		multi, single := 0.0, 0.0
 		for seed := range c.seeds {
-			rates := megabits(t, start(t, c.text, seed), c.from, c.to)
+			rates := megabits(t, start(t, strings.ReplaceAll(c.text, "CC", c.cc), seed), c.from, c.to)
 			multi, single = multi+rates[0], single+rates[1]
 		}
 		if share := multi / single; share < c.least || share > c.most {
-			t.Errorf("coupled subflows have %.2f of what one TCP connection has, want %g to %g", share, c.least, c.most)
+			t.Errorf("%s: subflows have %.2f of what one TCP connection has, want %g to %g", c.cc, share, c.least, c.most)
 		}
 	}
 }
