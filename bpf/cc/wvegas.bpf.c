@@ -33,10 +33,11 @@
  *     who fills the queue: for two rounds the window is w base / rtt, which takes all packets of the subflow out of the
  *     queue. Without other connections qd falls by the time that these packets took at the bottleneck; a fall of less than
  *     3/4 of that time shows other connections. A subflow probes where qd is at least 2 noise_us, every 16 rounds, and
- *     every 32, 64 and 128 while the probes agree. One probe that shows other connections has the subflow compete; two in
- *     a row that show none, 4 rounds apart, have it stop. A loss has the subflow compete, too: a queue that drops packets while
- *     the subflow keeps to alpha_r of them is filled by others, or is too short for these, and a packet more in each RTT takes
- *     twice what CUBIC gets there. compete=never is the paper's.
+ *     every 32, 64 and 128 while the probes agree; and earlier where the window is 1/8 smaller than at the last probe and
+ *     qd has fallen by less than 3/4 of what goes with that. One probe that shows other connections has the subflow
+ *     compete; two in a row that show none, 4 rounds apart, have it stop. A loss has the subflow compete, too: a queue that
+ *     drops packets while the subflow keeps to alpha_r of them is filled by others, or is too short for these, and a packet
+ *     more in each RTT takes twice what CUBIC gets there. compete=never is the paper's.
  */
 #define MPCC_PAPER_ALONE "own"
 #include "mpcc/cc.h"
@@ -58,7 +59,7 @@ TUNABLE_PAPER(compete, COMPETE_OTHERS, "never",
 #define MIN_ALPHA 2
 #define GAMMA 1
 #define MIN_SAMPLES 3
-#define MOST_SAMPLES 32767
+#define MOST_SAMPLES 16383
 #define MIN_CWND 2
 /* A probe takes so many rounds. */
 #define PROBE_ROUNDS 2
@@ -73,10 +74,11 @@ struct cc_state {
 	__u32 round_end; /* snd_nxt when this RTT began */
 	__u32 base_rtt_us; /* since the last idle restart; 0 = unset */
 	__u32 queue_us; /* smallest qd since the last drain; 0 = unset */
-	__u16 samples : 15;
+	__u16 samples : 14;
+	__u16 probing : 1; /* a probe goes on */
 	__u16 doubted : 1; /* competing, and the last probe showed no other connections */
-	__u16 probed_cwnd; /* while a probe goes on: the window before the probe, packets; 0 = no probe */
-	__u16 probed_queue; /* qd before the probe, in the units of queue.h */
+	__u16 probed_cwnd; /* the window before the last probe, packets; 0 = none yet */
+	__u16 probed_queue; /* qd then, in the units of queue.h */
 	__u8 rounds; /* to the end of the probe, or to the next probe */
 	__u8 alpha : 4; /* packets; 0 = beside no sibling yet, or not since the subflow was uncoupled */
 	__u8 off : 1; /* not in the Open state */
@@ -98,7 +100,7 @@ static __always_inline void wvegas_read_private(struct mpcc_path *p, const struc
 	p->alpha = state->alpha;
 	p->queue_us = state->queue_us;
 	/* A probe lowers the window for two rounds, and changes nothing about what the path carries. */
-	if (state->probed_cwnd)
+	if (state->probing)
 		p->cwnd = state->probed_cwnd;
 	if (state == own && state->samples) {
 		__u64 rtt_us8 = (__u64)state->rtt_us << 3;
@@ -238,31 +240,10 @@ static __always_inline void start_over(struct cc_state *state, const struct tcp_
 	state->off = 0;
 }
 
-/* Begins a probe if one is due: lowers the window by the packets that the subflow has in the queue. */
-static __always_inline bool begin_probe(struct cc_state *state, struct tcp_sock *tp,
-					const struct mpcc_path *p)
-{
-	__u32 queue_us = queue_of(p), w;
-
-	if (compete == COMPETE_NEVER || state->rounds || in_slow_start(tp) ||
-	    queue_us < 2 * noise_us || !queue_us || p->cwnd > (__u16)~0)
-		return false;
-	w = (__u64)p->cwnd * queue_us / (p->srtt_us8 >> 3);
-	w = p->cwnd - w;
-	state->probed_queue = queue_units(queue_us);
-	state->probed_cwnd = p->cwnd;
-	state->rounds = PROBE_ROUNDS;
-	if (w < MIN_CWND)
-		w = MIN_CWND;
-	if (w < tp->snd_cwnd)
-		tp->snd_cwnd = w;
-	return true;
-}
-
 /*
- * Whether a probe shows other connections: qd has fallen by less than 3/4 of the time that the bottleneck took for the
- * packets by which the window was lowered. The bottleneck's rate, if only this connection's subflows use it, is
- * w / rtt / weight_r.
+ * Whether other connections show: since the last probe began, qd has fallen by less than 3/4 of the time that the bottleneck
+ * took for the packets by which the window is smaller now. The bottleneck's rate, if only this connection's subflows use it,
+ * is w / rtt / weight_r.
  */
 static __always_inline bool others_queue(const struct cc_state *state, const struct tcp_sock *tp,
 					 const struct cc_sum *sum, const struct mpcc_path *p)
@@ -276,18 +257,49 @@ static __always_inline bool others_queue(const struct cc_state *state, const str
 	return !out || 4 * fell_us < 3 * alone_us;
 }
 
+/* Whether the rounds to the next probe are over, or others have filled the place of an eighth of the window. */
+static __always_inline bool is_probe_due(const struct cc_state *state, const struct tcp_sock *tp,
+					 const struct cc_sum *sum, const struct mpcc_path *p)
+{
+	return !state->rounds || (!state->competing && 8ULL * p->cwnd < 7ULL * state->probed_cwnd &&
+				  others_queue(state, tp, sum, p));
+}
+
+/* Begins a probe if one is due: lowers the window by the packets that the subflow has in the queue. */
+static __always_inline bool begin_probe(struct cc_state *state, struct tcp_sock *tp,
+					const struct cc_sum *sum, const struct mpcc_path *p)
+{
+	__u32 queue_us = queue_of(p), w;
+
+	if (compete == COMPETE_NEVER || in_slow_start(tp) || queue_us < 2 * noise_us || !queue_us ||
+	    p->cwnd > (__u16)~0 || !is_probe_due(state, tp, sum, p))
+		return false;
+	w = (__u64)p->cwnd * queue_us / (p->srtt_us8 >> 3);
+	w = p->cwnd - w;
+	state->probed_queue = queue_units(queue_us);
+	state->probed_cwnd = p->cwnd;
+	state->probing = 1;
+	state->rounds = PROBE_ROUNDS;
+	if (w < MIN_CWND)
+		w = MIN_CWND;
+	if (w < tp->snd_cwnd)
+		tp->snd_cwnd = w;
+	return true;
+}
+
 /* Ends a probe, if one goes on: the window is again the one before the probe. */
 static __always_inline void restore_window(struct cc_state *state, struct tcp_sock *tp)
 {
-	if (state->probed_cwnd > tp->snd_cwnd)
+	if (state->probing && state->probed_cwnd > tp->snd_cwnd)
 		tp->snd_cwnd = state->probed_cwnd;
-	state->probed_cwnd = 0;
+	state->probing = 0;
 }
 
 /* What probes have shown beside former siblings. */
 static __always_inline void forget_probes(struct cc_state *state)
 {
 	state->rounds = 0;
+	state->probed_cwnd = 0;
 	state->doublings = 0;
 	state->doubted = 0;
 	state->competing = 0;
@@ -341,14 +353,14 @@ static __noinline bool end_round(struct sock *sk)
 	}
 	if (state->rounds)
 		state->rounds--;
-	if (state->probed_cwnd) {
+	if (state->probing) {
 		if (!state->rounds) {
 			conclude(state, others_queue(state, tp, sum_of(&v), &v.self));
 			restore_window(state, tp);
 		}
 		return true;
 	}
-	if (begin_probe(state, tp, &v.self) || state->competing)
+	if (begin_probe(state, tp, sum_of(&v), &v.self) || state->competing)
 		return true;
 	state->flow.curve_subflows = 0;
 	state->flow.decided = 0;
@@ -410,16 +422,16 @@ static __always_inline void run_rounds(struct sock *sk, __u32 ack, __u32 acked)
 	take_sample(state, tp);
 	if (wrapping_diff(ack, state->round_end) > 0) {
 		/* A probe's window may be too small for MIN_SAMPLES. */
-		__u32 least = state->probed_cwnd ? 1 : MIN_SAMPLES;
+		__u32 least = state->probing ? 1 : MIN_SAMPLES;
 		bool ruled = state->samples >= least && end_round(sk);
 
 		start_round(state, tp);
-		if (!ruled && !state->competing && !state->probed_cwnd) {
+		if (!ruled && !state->competing && !state->probing) {
 			run_reno(tp, acked);
 			return;
 		}
 	}
-	if (state->probed_cwnd)
+	if (state->probing)
 		return;
 	if (state->competing) {
 		grow_by_rule(sk, acked);
@@ -468,6 +480,7 @@ void BPF_PROG(wvegas_cwnd_event, struct sock *sk, enum tcp_ca_event event)
 	if (event != mpcc_enum(enum tcp_ca_event, CA_EVENT_CWND_RESTART))
 		return;
 	state->base_rtt_us = 0;
+	state->probing = 0;
 	state->probed_cwnd = 0;
 	start_over(state, tcp_sk(sk));
 }

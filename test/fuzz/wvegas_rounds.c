@@ -169,13 +169,32 @@ static void check_probes(void)
 		connection.subflows[1].srtt_us = 60000 << 3;
 		require(!probe(left) == (left == 5000), "%u us left of 10 ms", left);
 	}
+	/*
+	 * Before its time where the window is 1/8 smaller than at the last probe and others have filled the place: at 80 ms
+	 * and 60 packets, of which 8 are gone, qd should have fallen by 10.7 ms.
+	 */
+	for (int i = 0; i < 8; i++) {
+		__u32 cwnd = i & 1 ? 52 : 53, rtt_us = i & 2 ? 75000 : 71000;
+		bool competing = i & 4;
+
+		begin_probing();
+		require(!probe(0), "competes alone");
+		private_of(tp)->probed_queue = queue_units(30000);
+		private_of(tp)->competing = competing;
+		tp->snd_cwnd = cwnd;
+		tp->snd_ssthresh = 40;
+		round_of(3, rtt_us);
+		require(private_of(tp)->probing == (cwnd == 52 && rtt_us == 75000 && !competing),
+			"%u packets, %u us, competing %d: probing %u", cwnd, rtt_us, competing,
+			private_of(tp)->probing);
+	}
 	/* No probe of a short queue, and none in the paper. */
 	begin_probing();
 	round_of(3, 57999);
-	require(!private_of(tp)->probed_cwnd, "a probe of a queue of 8 ms");
+	require(!private_of(tp)->probing, "a probe of a queue of 8 ms");
 	compete = COMPETE_NEVER;
 	round_of(3, 60000);
-	require(!private_of(tp)->probed_cwnd, "a probe");
+	require(!private_of(tp)->probing, "a probe");
 	/* A loss in a probe is one of the window before. */
 	begin_probing();
 	round_of(3, 60000);
@@ -191,7 +210,7 @@ static void check_probes(void)
 	require(tp->snd_cwnd == 50, "cwnd %u", tp->snd_cwnd);
 	link_only(1);
 	round_of(1, 60000);
-	require(tp->snd_cwnd == 60 && !private_of(tp)->probed_cwnd, "cwnd %u", tp->snd_cwnd);
+	require(tp->snd_cwnd == 60 && !private_of(tp)->probing, "cwnd %u", tp->snd_cwnd);
 	/* A subflow that competed before being alone probes at once beside a new sibling. */
 	private_of(tp)->competing = 1;
 	private_of(tp)->rounds = 100;
@@ -211,7 +230,7 @@ static void check_probes(void)
 	tp->snd_ssthresh = 5;
 	round_of(3, 60000);
 	round_of(3, 60000);
-	require(tp->snd_cwnd <= 12 && !private_of(tp)->probed_cwnd, "cwnd %u after idling",
+	require(tp->snd_cwnd <= 12 && !private_of(tp)->probing, "cwnd %u after idling",
 		tp->snd_cwnd);
 	compete = COMPETE_NEVER;
 	growth = GROWTH_RENO;
@@ -394,7 +413,7 @@ static void check_ack(__u32 byte, __u32 rtt_us)
 	     moves = over || model.recovering || in_slow_start(tp) || private_of(tp)->competing;
 	__u32 before = tp->snd_cwnd, most = before;
 
-	if (private_of(tp)->probed_cwnd > most)
+	if (private_of(tp)->probing && private_of(tp)->probed_cwnd > most)
 		most = private_of(tp)->probed_cwnd;
 	/* The sum of a round's samples has 32 bits. */
 	if (rtt_us && !model.recovering && (rtt != RTT_MEAN || model.sum_us + rtt_us <= ~0U)) {

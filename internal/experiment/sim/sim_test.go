@@ -110,7 +110,8 @@ func TestShares(t *testing.T) {
 
 // Subflows that share a queue have together as much as one TCP connection under the kernel's CUBIC: once they have found
 // that the queue is shared, they divide CUBIC's growth, and under mpCUBIC have a slower course. Uncoupled subflows would have
-// a share each. Two subflows behind a short queue grow as Reno does, four subflows behind a long queue along CUBIC's course.
+// a share each. Two subflows behind a short queue grow as Reno does, four subflows behind a long queue along CUBIC's course;
+// wVegas has to find out that another connection takes more and more of a long queue.
 func TestShareBesideCubic(t *testing.T) {
 	two := strings.NewReplacer("10 ms", "20 ms", "packets: 50", "packets: 66", "transport: tcp", "transport: tcp, cc: cubic").Replace(bottleneck)
 	four := strings.NewReplacer("20 Mbit/s", "50 Mbit/s", "20 ms", "75 ms", "packets: 66", "packets: 1238", "  - {name: c,",
@@ -123,6 +124,7 @@ func TestShareBesideCubic(t *testing.T) {
 	}{
 		{"lia", two, 12, 20 * time.Second, 80 * time.Second, 0.8, 1.1},
 		{"mpcubic", two, 12, 20 * time.Second, 80 * time.Second, 0.8, 1.1},
+		{"wvegas", strings.ReplaceAll(two, "packets: 66", "packets: 330"), 12, 10 * time.Second, 80 * time.Second, 0.85, 1.1},
 		{"lia", four, 4, 100 * time.Second, 300 * time.Second, 0.7, 1.1},
 	} {
 		multi, single := 0.0, 0.0
