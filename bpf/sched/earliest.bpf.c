@@ -10,7 +10,11 @@
  *   load(n)     bytes in flight, queued, and n more
  *   w           the bytes that the subflow sends in srtt: its window; where srtt is above 9/8 of the least RTT, and slow start
  *               over, at most the delivery rate times srtt. A window that is not filled says nothing of what a path takes,
- *               but one that has a queue delivers all that the path takes
+ *               but one that has a queue delivers all that the path takes. And at most the counted rate times srtt
+ *   the counted rate   what the subflow has delivered in srtt, and at least 100 ms, if it had twice that in flight when the
+ *               count began; and later what it delivers, if that is more. TCP's delivery rate is that of a window over its
+ *               round trip: where a path's rate falls to a tenth it does so only as the RTT rises, and it stands still while
+ *               the subflow has little to send
  *   round(n)    srtt load(n) / w, at least the least RTT: srtt tells of a queue as it was, and some of that may have drained.
  *               Where nothing is in flight, what exceeds the window waits for another least RTT
  *   arrival(n)  round(n) - the least RTT / 2: how long n bytes take that are sent now. The way there may have a queue, the way
@@ -27,8 +31,9 @@
  * later: changes for so little bring the receiver nothing but data out of order. Others, whose arrival(0) is less than that
  * of s, are full.
  *   wait       if the others have delivered k bytes before s delivers p: k < all = sum of their
- *              sent(arrival_s(p) - least of their arrival(0))
- *   send on s  else, k - all bytes at most before the next decision
+ *              sent(arrival_s(p) - least of their arrival(0)); or if s delivers p later than the others' least arrival(0),
+ *              500 ms and the least RTT of s: so long the receiver would have to wait with what the others deliver
+ *   send on s  else, k - all bytes at most before the next decision, and no more than arrive by that time
  * Where the one that had data last would have to wait, the one with the least arrival(p) is asked.
  *
  * A slow subflow h harms nobody while the other subflows have something to send. But the buffers of both hosts begin at the
@@ -38,14 +43,16 @@
  *   written < sum of the other subflows' sent(srtt of the one among them with the least arrival(0))
  *   written + bytes held by h < sum of the other subflows' sent(held - least of the other subflows' arrival(0))
  *   held  srtt_h; twice that if the oldest byte has been the oldest for longer than srtt_h
- * Sooner, the repetition would take the place of new data, and h may be done before the others stop. No byte is repeated
- * twice so: the next repetition waits until all bytes are acknowledged that were sent before the last one.
+ * Sooner, the repetition would take the place of new data, and h may be done before the others stop. But if h has become
+ * slow since it was given its bytes, arrival_h(0) > 2 srtt_h, the receiver waits longer than was reckoned: then they are
+ * sent again as soon as the other subflows can deliver them in half of arrival_h(0). No byte is repeated twice: the next
+ * repetition waits until all bytes are acknowledged that were sent before the last one.
  *
  * While arrival(0) of a subflow with data is more than twice the least arrival(0), the connection's timer goes off one round
  * trip of the fastest subflow after the last progress, for the decision whether h's data is sent again. Each packet that h
  * delivers is progress, and starts the timer anew. So the timer takes half of the time between two such packets, if that is
- * less, no repetition is on its way, and all that is written fits into two windows of the fastest subflow. The expiry counts as no
- * timeout (sched_patience.h).
+ * less, no repetition is on its way, and all that is written fits into two windows of the fastest subflow, or a subflow has
+ * become slow. The expiry counts as no timeout (sched_patience.h).
  *
  * Kernels with a scheduler type of their own have no function that tells who holds a byte: there nothing is sent again
  * before a timeout.
@@ -55,6 +62,7 @@
 
 struct earliest_lane {
 	__u64 rate; /* bytes per second delivered; 0 = not measured */
+	__u64 counted_rate; /* bytes per second; 0 = not counted */
 	__u32 least_rtt_us; /* of the last minutes */
 	__u32 carried_bytes; /* handed to it and not acknowledged */
 	__u8 growing; /* is in slow start */
@@ -78,6 +86,16 @@ struct earliest_memory {
 	struct sched_progress progress;
 };
 
+/* What a subflow delivers. */
+struct earliest_count {
+	__u64 began_us; /* 0 = not yet */
+	__u32 for_us;
+	__u32 in_flight_then; /* bytes */
+	__u32 in_flight;
+	__u32 delivered_then; /* bytes since any time; the number wraps */
+	__u32 delivered;
+};
+
 struct earliest_outcome {
 	__u32 look_us; /* after which the timer goes off, to look; 0 = after the kernel's timeout */
 };
@@ -86,6 +104,7 @@ struct sched_own {
 	unsigned long timeout; /* jiffies; the kernel's for the connection's timer */
 	__u64 burst; /* bytes that the subflow with new data gets before the next decision */
 	struct earliest_lane lanes[MPCC_MAX_LANES];
+	struct earliest_count counts[MPCC_MAX_LANES];
 	struct earliest_demand demand;
 	struct earliest_memory memory;
 	struct earliest_outcome outcome;
@@ -94,18 +113,26 @@ struct sched_own {
 	__u64 arrivals_us8[MPCC_MAX_LANES];
 };
 
+/* A window, but at most what a rate delivers in srtt, or a packet; a rate of 0, or of 4 GB/s and more, limits nothing. */
+static __always_inline __u64 limit_window(__u64 window, __u64 rate, const struct mpcc_lane *l)
+{
+	__u64 delivered;
+
+	if (!rate || rate >> 32)
+		return window;
+	delivered = rate * l->srtt_us8 / 8000000;
+	if (delivered < l->mss)
+		delivered = l->mss;
+	return delivered < window ? delivered : window;
+}
+
 /* w, at least a packet and at most 4 GB. */
 static __always_inline __u32 window_of(const struct mpcc_lane *l, const struct earliest_lane *o)
 {
-	__u64 window = (__u64)l->cwnd * l->mss, delivered;
+	__u64 window = limit_window((__u64)l->cwnd * l->mss, o->counted_rate, l);
 
-	if (!o->growing && o->rate && !(o->rate >> 32) && l->srtt_us8 > 9ULL * o->least_rtt_us) {
-		delivered = o->rate * l->srtt_us8 / 8000000;
-		if (delivered < l->mss)
-			delivered = l->mss;
-		if (delivered < window)
-			window = delivered;
-	}
+	if (!o->growing && l->srtt_us8 > 9ULL * o->least_rtt_us)
+		window = limit_window(window, o->rate, l);
 	return window < 0xffffffff ? window : 0xffffffff;
 }
 
@@ -254,16 +281,32 @@ MPCC_GLOBAL __u64 sent_by(struct mpcc_scene *s nonnull, struct sched_own *own no
 	return bytes;
 }
 
-/* Bytes for subflow i: what the others have not delivered when subflow i has delivered the piece. 0 = they have delivered all. */
+/* The longest that the receiver may wait with what other subflows deliver, beside a path's least RTT. */
+#define LONGEST_WAIT_US 500000ULL
+
+/*
+ * Bytes for subflow i: what the others have not delivered when subflow i has delivered the piece, as far as it arrives soon
+ * enough. 0 = they have delivered all, or the piece arrives too late.
+ */
 MPCC_GLOBAL __u64 left_for(struct mpcc_scene *s nonnull, struct sched_own *own nonnull, __u32 i)
 {
 	__u64 us8 = arrival_with(s, own, i, own->demand.piece);
 	__u64 all = own->demand.fresh + own->demand.awaited;
-	__u64 others = sent_by(s, own, WHO_IS_ALIVE, arrival_us8(own, i), us8);
+	__u64 others = sent_by(s, own, WHO_IS_ALIVE, arrival_us8(own, i), us8), latest_us8, most;
 
 	if (all > s->demand.window / 3)
 		all = s->demand.window / 3;
-	return all < others ? 0 : all - others + 1;
+	if (all < others)
+		return 0;
+	all = all - others + 1;
+	if (!others)
+		return all;
+	latest_us8 = arrival_us8(own, earliest_of(s, own, WHO_IS_ALIVE, 0)) +
+		     8 * (LONGEST_WAIT_US + element_of(own->lanes, i)->least_rtt_us);
+	if (us8 > latest_us8)
+		return 0;
+	most = own->demand.piece + sent_in(s, own, i, latest_us8 - us8);
+	return all < most ? all : most;
 }
 
 /* How long subflow i takes with all that it has. */
@@ -298,21 +341,29 @@ static __always_inline __u64 sent_beside(struct mpcc_scene *s, struct sched_own 
 	return sent_by(s, own, WHO_LACKS_OLDEST, NEVER, us8);
 }
 
+/* Whether subflow i has become slow since it was given its data. */
+static __always_inline bool is_slowed(struct mpcc_scene *s, struct sched_own *own, __u32 i)
+{
+	return arrival_us8(own, i) > 2ULL * lane_at(s, i)->srtt_us8;
+}
+
 /* The number from 1 of the subflow whose data goes out again; 0 if none. */
 MPCC_GLOBAL __u32 to_repeat(struct mpcc_scene *s nonnull, struct sched_own *own nonnull)
 {
 	__u32 slow = holder(s, own), first = earliest_of(s, own, WHO_LACKS_OLDEST, 0);
-	__u64 fresh = sendable(s, own->demand.fresh), round_us8;
+	__u64 fresh = sendable(s, own->demand.fresh), round_us8, held;
 
 	if (slow == MPCC_NO_LANE || first == MPCC_NO_LANE)
 		return 0;
 	if (own->demand.repeating || own->demand.repeated)
 		return 0;
+	held = element_of(own->lanes, slow)->carried_bytes;
+	if (is_slowed(s, own, slow) && held < sent_beside(s, own, arrival_us8(own, slow) / 2))
+		return slow + 1;
 	round_us8 = arrival_us8(own, first) + lane_at(s, first)->srtt_us8;
 	if (fresh >= sent_beside(s, own, round_us8))
 		return 0;
-	if (fresh + element_of(own->lanes, slow)->carried_bytes >=
-	    sent_beside(s, own, held_us8(s, own, slow)))
+	if (fresh + held >= sent_beside(s, own, held_us8(s, own, slow)))
 		return 0;
 	return slow + 1;
 }
@@ -338,12 +389,26 @@ MPCC_GLOBAL __u64 slow_packet_us8(struct mpcc_scene *s nonnull, struct sched_own
 	return least_us8;
 }
 
-/* Whether the others may soon stop for a slow subflow: no repetition is on its way, two windows of the subflow l take all data. */
-static __always_inline bool may_repeat(const struct mpcc_scene *s, const struct sched_own *own,
+MPCC_GLOBAL int any_is_slowed(struct mpcc_scene *s nonnull, struct sched_own *own nonnull)
+{
+	for_each_lane(i, s)
+	{
+		if (element_of(own->lanes, i)->carried_bytes && is_slowed(s, own, i))
+			return 1;
+	}
+	return 0;
+}
+
+/*
+ * Whether bytes may have to be sent again soon: no repetition is on its way, and the others may stop for a slow one, as two
+ * windows of the subflow l take all data; or one has become slow.
+ */
+static __always_inline bool may_repeat(struct mpcc_scene *s, struct sched_own *own,
 				       const struct mpcc_lane *l)
 {
 	return !own->demand.repeated &&
-	       sendable(s, own->demand.fresh) < 2 * (__u64)l->cwnd * l->mss;
+	       (sendable(s, own->demand.fresh) < 2 * (__u64)l->cwnd * l->mss ||
+		any_is_slowed(s, own));
 }
 
 /* When the timer is to go off, to see whether data is to be sent again. */
@@ -443,15 +508,58 @@ MPCC_GLOBAL int earliest_rule(struct mpcc_scene *s nonnull, struct sched_own *ow
 	return RULE_MARKED;
 }
 
+static __always_inline void earliest_start_subflow(struct sched_own *own, __u32 i,
+						   const struct tcp_sock *tp)
+{
+	element_of(own->counts, i)->began_us = 0;
+	element_of(own->lanes, i)->counted_rate = 0;
+}
+
 static __always_inline void earliest_read_subflow(struct sched_own *own, __u32 i,
 						  const struct tcp_sock *tp)
 {
 	struct earliest_lane *o = element_of(own->lanes, i);
+	struct earliest_count *c = element_of(own->counts, i);
 
 	o->rate = delivery_rate_of(tp);
 	o->least_rtt_us = tp->rtt_min.s[0].v;
 	o->carried_bytes = tp->write_seq - tp->snd_una;
 	o->growing = tp->snd_cwnd < tp->snd_ssthresh;
+	c->delivered = tp->snd_una + tp->sacked_out * tp->mss_cache;
+	c->in_flight = tp->snd_nxt - tp->snd_una;
+}
+
+#define COUNT_LEAST_US 100000
+
+/* Ends a count, if its time is over, and begins the next. */
+static __always_inline void count(struct earliest_count *c, struct earliest_lane *o,
+				  const struct mpcc_lane *l, __u64 now_us)
+{
+	__u64 since_us = now_us - c->began_us, rate;
+	__u32 delivered = c->delivered - c->delivered_then, srtt_us = l->srtt_us8 >> 3;
+
+	if (!srtt_us || (c->began_us && since_us < c->for_us))
+		return;
+	if (c->began_us) {
+		rate = 1000000ULL * (delivered > l->mss ? delivered : l->mss) / since_us;
+		if (2ULL * delivered < c->in_flight_then ||
+		    (o->counted_rate && rate > o->counted_rate))
+			o->counted_rate = rate;
+	}
+	c->began_us = now_us;
+	c->for_us = srtt_us > COUNT_LEAST_US ? srtt_us : COUNT_LEAST_US;
+	c->in_flight_then = c->in_flight;
+	c->delivered_then = c->delivered;
+}
+
+MPCC_GLOBAL int count_all(struct mpcc_scene *s nonnull, struct sched_own *own nonnull)
+{
+	for_each_lane(i, s)
+	{
+		count(element_of(own->counts, i), element_of(own->lanes, i), lane_at(s, i),
+		      s->demand.now_us);
+	}
+	return 0;
 }
 
 static __always_inline void earliest_read_connection(struct sched_own *own,
@@ -472,6 +580,7 @@ static __always_inline void earliest_read_connection(struct sched_own *own,
 	own->demand.early = is_early(&m->progress, s, msk);
 	waited_us = s->demand.now_us - m->progress.progress_us;
 	own->demand.waited_us = waited_us < 0xffffffff ? waited_us : 0xffffffff;
+	count_all((struct mpcc_scene *)s, own);
 }
 
 static __always_inline void earliest_read_retrans(struct sched_own *own, struct mptcp_sock *msk)
@@ -552,6 +661,7 @@ static __always_inline int earliest_after_retrans(struct sched_own *own, const s
 
 static const struct sched_hooks sched_hooks = {
 	.rule = earliest_rule,
+	.start_subflow = earliest_start_subflow,
 	.read_subflow = earliest_read_subflow,
 	.read_connection = earliest_read_connection,
 	.read_retrans = earliest_read_retrans,

@@ -193,6 +193,31 @@ func TestEarliestKeepsLTEFull(t *testing.T) {
 	}
 }
 
+// Out of the WLAN the application does not wait either: LTE sends again what the Wi-Fi has, once the Wi-Fi has shown for 100 ms
+// that it has become slow, and the Wi-Fi gets nothing that arrives half a second after what LTE sends at the same time. With the
+// kernel's scheduler the stream pauses for 1.1 to 3.5 s.
+func TestEarliestKeepsTheStreamGoing(t *testing.T) {
+	const step = 5 * time.Millisecond
+	for _, cc := range []string{"cubic", "lia"} {
+		for _, rate := range []scenario.Rate{0.2e6, 0.5e6} {
+			for seed := range uint64(5) {
+				s := start(t, wifiAndLTE("earliest", cc, "delay: 30 ms"), seed)
+				setRate(t, s, 4*time.Second, "fast", rate)
+				arrived, since, pause := s.Users[0].Bytes(), s.Now(), time.Duration(0)
+				for s.Now() < 15*time.Second {
+					until(t, s, s.Now()+step)
+					if now := s.Users[0].Bytes(); now != arrived {
+						arrived, since, pause = now, s.Now(), max(pause, s.Now()-since)
+					}
+				}
+				if pause > 700*time.Millisecond {
+					t.Errorf("%s, seed %d, the Wi-Fi at %g Mbit/s: the stream pauses for %v", cc, seed, float64(rate)/1e6, pause)
+				}
+			}
+		}
+	}
+}
+
 // Back in the WLAN earliest fills the Wi-Fi within two seconds, 1.5 of which a full queue takes that came at 0.5 Mbit/s.
 func TestEarliestReturnsToTheWiFi(t *testing.T) {
 	for _, cc := range []string{"cubic", "lia"} {

@@ -21,6 +21,7 @@ static void draw_own(struct input *in, struct sched_own *own)
 		lane->holds = flags & 1;
 		lane->growing = flags >> 1 & 1;
 		lane->rate = draw_number(in, 64);
+		lane->counted_rate = draw_number(in, 64);
 		lane->least_rtt_us = draw_number(in, 32);
 		lane->carried_bytes = draw_number(in, 32);
 	}

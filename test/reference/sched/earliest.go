@@ -8,19 +8,21 @@ import (
 )
 
 // w is the window, but at most the delivery rate times srtt, and a packet, where srtt is above 9/8 of the least RTT, outside
-// slow start.
+// slow start; and at most the counted rate times srtt, and a packet.
 //
 // New data. A piece that is sent now arrives after round - least/2. round is srtt load/w, where load is the bytes in flight, the
 // queued bytes and the piece; at least the least RTT; one least RTT more for a load above the window with nothing in flight.
 // In a time t a subflow sends w t/srtt, in slow start the sum of windows that double in each of the first
 // four round trips. A usable subflow may send, unless the subflows with an earlier arrival(0) can send k bytes by the arrival
-// of the usable subflow's piece: the written and the awaited bytes, at most a third of the peer's window. If the subflow that
+// of the usable subflow's piece: the written and the awaited bytes, at most a third of the peer's window; or can send any, and
+// the piece arrives later than their earliest arrival(0), 500 ms and the least RTT of the usable subflow. If the subflow that
 // sent last may send, and the piece would arrive over that subflow at most 1 ms after the earliest arrival of all, that
 // subflow sends. Otherwise the subflow with the earliest arrival sends, if that subflow may.
 //
 // Data sent again. When the timer goes off early, the bytes held by h, the subflow with the oldest byte, go out again, if the
 // subflows without the oldest byte can send the written bytes in one srtt of the first among them, and the written bytes and the
 // held ones in the time that h needs: srtt_h, or twice srtt_h if the oldest byte has been the oldest for longer than srtt_h.
+// They go out too if arrival(0) of h is more than twice srtt_h, and those subflows can send the held bytes in half of that.
 func init() {
 	register("earliest", Scheduler{Rule: earliestRule, Draw: drawEarliest})
 }
@@ -28,8 +30,14 @@ func init() {
 // window is what a subflow sends in an RTT.
 func (s Subflow) window() float64 {
 	window := s.Cwnd * s.MSS
-	if s.Growing == 0 && s.Rate > 0 && s.Rate < 1<<32 && s.SRTT > s.LeastRTT*9/8 {
-		window = min(window, max(s.MSS, math.Floor(s.Rate*s.SRTT/1e6)))
+	limit := func(rate float64) {
+		if rate > 0 && rate < 1<<32 {
+			window = min(window, max(s.MSS, math.Floor(rate*s.SRTT/1e6)))
+		}
+	}
+	limit(s.CountedRate)
+	if s.Growing == 0 && s.SRTT > s.LeastRTT*9/8 {
+		limit(s.Rate)
 	}
 	return min(window, 1<<32-1)
 }
@@ -106,10 +114,11 @@ func earliestRule(d *decision) {
 		if beside < 0 {
 			return
 		}
-		others := d.Subflows[beside]
+		others, slow := d.Subflows[beside], d.Subflows[h]
+		sent := func(by float64) float64 { return d.sentBy(lacks, math.Inf(1), by) }
 		fresh := min(c.Fresh, c.Window)
-		if fresh < d.sentBy(lacks, math.Inf(1), others.arrival(0)+others.SRTT) &&
-			fresh+d.Subflows[h].CarriedBytes < d.sentBy(lacks, math.Inf(1), held(d.Subflows[h])) {
+		if slow.isSlowed() && slow.CarriedBytes < sent(slow.arrival(0)/2) ||
+			fresh < sent(others.arrival(0)+others.SRTT) && fresh+slow.CarriedBytes < sent(held(slow)) {
 			d.Repeats = float64(h + 1)
 			d.Scene.Memory.Slow = d.Subflows[h].SubflowID
 		}
@@ -127,7 +136,10 @@ func earliestRule(d *decision) {
 		return
 	}
 	k := min(c.Fresh+c.Awaited, math.Floor(c.Window/3))
-	may := func(s Subflow) bool { return k >= d.sentBy(d.alive, s.arrival(0), s.arrival(c.Piece)) }
+	may := func(s Subflow) bool {
+		others := d.sentBy(d.alive, s.arrival(0), s.arrival(c.Piece))
+		return k >= others && (others == 0 || s.arrival(c.Piece) <= d.Subflows[first].arrival(0)+500_000+s.LeastRTT)
+	}
 	latest := d.Subflows[s].arrival(c.Piece) + 1000
 	for i, l := range d.Subflows {
 		if l.SubflowID == d.Scene.Memory.Last && d.usable[i] && l.arrival(c.Piece) <= latest && may(l) {
@@ -141,11 +153,15 @@ func earliestRule(d *decision) {
 	}
 }
 
+// isSlowed is whether a subflow has become slow since it was given its data.
+func (s Subflow) isSlowed() bool { return s.arrival(0) > 2*s.SRTT }
+
 // watch sets when the timer goes off beside subflows that are slower than half as fast as the first: after a round trip of the
 // first one, or half of the time for a packet of a slow one, while a decision to send again is near.
 func (d *decision) watch(first Subflow) {
-	after := math.Inf(1)
+	after, slowed := math.Inf(1), false
 	for _, s := range d.Subflows {
+		slowed = slowed || s.CarriedBytes > 0 && s.isSlowed()
 		if s.CarriedBytes > 0 && s.Stale == 0 && s.Closing == 0 && s.arrival(0) > 2*first.arrival(0) {
 			after = min(after, s.SRTT/max(s.InFlight, 1)/2)
 		}
@@ -153,7 +169,7 @@ func (d *decision) watch(first Subflow) {
 	if math.IsInf(after, 1) {
 		return
 	}
-	if c := d.Connection; c.Repeated != 0 || min(c.Fresh, c.Window) >= 2*first.Cwnd*first.MSS {
+	if c := d.Connection; c.Repeated != 0 || !slowed && min(c.Fresh, c.Window) >= 2*first.Cwnd*first.MSS {
 		after = first.SRTT
 	}
 	d.Look = 1 + math.Floor(min(after, first.SRTT))
@@ -184,6 +200,7 @@ func drawEarliest(r *rand.Rand, scene *Scene) {
 		s := &scene.Subflows[i]
 		s.LeastRTT = math.Round(s.SRTT * (0.01 + r.Float64()))
 		s.CarriedBytes = maybe(r, 0.8, math.Round(between(r, 1, 1<<22)))
+		s.CountedRate = maybe(r, 0.3, math.Round(between(r, 1e3, 1e8)))
 		s.Growing, s.Holds = flag(r, 0.3), flag(r, 0.4)
 	}
 }

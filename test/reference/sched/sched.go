@@ -39,6 +39,7 @@ type Subflow struct {
 	Spill        float64 `json:"spill_us,omitempty"` // NeverSpills: never
 	Wait         float64 `json:"wait_us,omitempty"`
 	LeastRTT     float64 `json:"least_rtt_us,omitempty"`
+	CountedRate  float64 `json:"counted_rate,omitempty"` // bytes per second; 0 = not counted
 	CarriedBytes float64 `json:"carried_bytes,omitempty"`
 	Spent        float64 `json:"spent,omitempty"` // 0 or 1, as all below
 	Growing      float64 `json:"growing,omitempty"`
