@@ -65,9 +65,9 @@ func handed(c connection) (bytes uint64) {
 // A scheduler's programs stay with a connection through switch and unload, while it goes on undisturbed
 // and status shows what it does:
 //
-//	        ┌── 5 Mbit/s, 20 ms ──┐
+//	        ┌── 1 Mbit/s, 20 ms ──┐
 //	client ─┤                     ├─ server
-//	        └── 5 Mbit/s, 20 ms ──┘
+//	        └── 1 Mbit/s, 20 ms ──┘
 func TestSchedulerUnderTraffic(t *testing.T) {
 	withSchedulers(t)
 	untouched(t)
