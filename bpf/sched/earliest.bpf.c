@@ -531,9 +531,9 @@ static __always_inline void earliest_read_subflow(struct sched_own *own, __u32 i
 
 #define COUNT_LEAST_US 100000
 
-/* Ends a count, if its time is over, and begins the next. */
-static __always_inline void count(struct earliest_count *c, struct earliest_lane *o,
-				  const struct mpcc_lane *l, __u64 now_us)
+/* Ends a count whose time is over, and begins the next. */
+static __always_inline void end_count(struct earliest_count *c, struct earliest_lane *o,
+				      const struct mpcc_lane *l, __u64 now_us)
 {
 	__u64 since_us = now_us - c->began_us, rate;
 	__u32 delivered = c->delivered - c->delivered_then, srtt_us = l->srtt_us8 >> 3;
@@ -552,12 +552,12 @@ static __always_inline void count(struct earliest_count *c, struct earliest_lane
 	c->delivered_then = c->delivered;
 }
 
-MPCC_GLOBAL int count_all(struct mpcc_scene *s nonnull, struct sched_own *own nonnull)
+MPCC_GLOBAL int end_counts(struct mpcc_scene *s nonnull, struct sched_own *own nonnull)
 {
 	for_each_lane(i, s)
 	{
-		count(element_of(own->counts, i), element_of(own->lanes, i), lane_at(s, i),
-		      s->demand.now_us);
+		end_count(element_of(own->counts, i), element_of(own->lanes, i), lane_at(s, i),
+			  s->demand.now_us);
 	}
 	return 0;
 }
@@ -580,7 +580,7 @@ static __always_inline void earliest_read_connection(struct sched_own *own,
 	own->demand.early = is_early(&m->progress, s, msk);
 	waited_us = s->demand.now_us - m->progress.progress_us;
 	own->demand.waited_us = waited_us < 0xffffffff ? waited_us : 0xffffffff;
-	count_all((struct mpcc_scene *)s, own);
+	end_counts((struct mpcc_scene *)s, own);
 }
 
 static __always_inline void earliest_read_retrans(struct sched_own *own, struct mptcp_sock *msk)
