@@ -29,13 +29,14 @@
  *  3. A curve is for the n it began with. When a subflow comes or goes, a new one begins at the present window: the
  *     old one's t/n and K would have the window jump, or stand still for the age of the curve.
  *  4. Beside siblings too it is never slower than Reno (RFC 9438, section 4.3), of which each subflow gets an n-th:
- *     a = 3 b / (2 - b) / n^2 packets per window, b = 1 - left the part lost (but see 5). The paper has no such region, and small
- *     windows on short paths would wait seconds for the cube.
- *  5. A queue that overflows meets several subflows at once, where the paper's D is for losses of one at a time. So beta is
- *     10 %, beside siblings Reno's part is 11/8 of the above, and the course's time goes 1 + (n - 1) / 4 times as fast
- *     (window.h). A connection then has 0.96 of one TCP's share, and the others 1.01 of what they have beside one TCP; with
- *     beta alone 0.81, with the paper's 20 % and the rest 0.87 (geometric means, simulated: 30 of the lines of window.h).
- *     --set paper has beta 20 %, and losses=apart.
+ *     a = 3 b / (2 - b) / n^2 packets per window, b = 1 - left the part lost, and with deviation 5 11/8 of that. The paper
+ *     has no such region, and small windows on short paths would wait seconds for the cube.
+ *  5. The paper's D is for losses that meet one subflow at a time; a queue that overflows meets several subflows at once.
+ *     So beta is 10 %, a is 11/8 of that of deviation 4, and t/n is multiplied by 1 + (n - 1) / 4 (window.h). Behind a
+ *     shared queue mpCUBIC then has 0.96 of the rate of one TCP connection in mpCUBIC's place, and the other connections
+ *     have 1.01 of their rates beside that TCP connection. With beta of 10 % and losses=apart mpCUBIC has 0.81, with beta of
+ *     20 % and losses=together 0.87 (geometric means, simulated: 30 of the lines of window.h). The paper has 20 % and
+ *     losses=apart.
  *  6. Before its first loss a subflow grows by a packet for CUBIC_FIRST_CNT segments at least, as the kernel's CUBIC does:
  *     slow start has ended long before the queue is full, and the course would begin there as if that were the plateau.
  *
@@ -219,7 +220,7 @@ static __always_inline void mpcubic_read_private(struct mpcc_path *p, const stru
 		p->epoch_us = elapsed_us((__u32)tp->tcp_mstamp, flow->curve.began_us);
 }
 
-/* Segments for which Reno, an n-th of it or more for losses that come together, adds a packet: w / a. */
+/* Segments for which a subflow's part of Reno adds a packet: w / a. */
 static __always_inline __u64 reno_segments(__u32 cwnd, __u32 n)
 {
 	__u32 more_q3 = n > 1 && losses == LOSSES_TOGETHER ? MORE_GROWTH_Q3 : 8;

@@ -34,8 +34,9 @@
  *     queue. Without other connections qd falls by the time that these packets took at the bottleneck; a fall of less than
  *     3/4 of that time shows other connections. A subflow probes where qd is at least 2 noise_us, every 16 rounds, and
  *     every 32, 64 and 128 while the probes agree; and earlier where the window is 1/8 smaller than at the last probe and
- *     qd has fallen by less than 3/4 of what goes with that. One probe that shows other connections has the subflow
- *     compete; two in a row that show none, 4 rounds apart, have it stop. A loss has the subflow compete, too: a queue that
+ *     qd has fallen by less than 3/4 of the time that the bottleneck took for the missing packets. One probe that shows
+ *     other connections has the subflow compete; after two in a row that show none, 4 rounds apart, the subflow stops
+ *     competing. A loss has the subflow compete, too: a queue that
  *     drops packets while the subflow keeps to alpha_r of them is filled by others, or is too short for these, and a packet
  *     more in each RTT takes twice what CUBIC gets there. compete=never is the paper's.
  */

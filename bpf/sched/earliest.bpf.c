@@ -11,10 +11,10 @@
  *   w           the bytes that the subflow sends in srtt: its window; where srtt is above 9/8 of the least RTT, and slow start
  *               over, at most the delivery rate times srtt. A window that is not filled says nothing of what a path takes,
  *               but one that has a queue delivers all that the path takes. And at most the counted rate times srtt
- *   the counted rate   what the subflow has delivered in srtt, and at least 100 ms, if it had twice that in flight when the
- *               count began; and later what it delivers, if that is more. TCP's delivery rate is that of a window over its
- *               round trip: where a path's rate falls to a tenth it does so only as the RTT rises, and it stands still while
- *               the subflow has little to send
+ *   the counted rate   bytes delivered in one srtt, or in 100 ms if srtt is less, over that time. A count is taken if the
+ *               subflow had more than twice these bytes in flight at the begin, or if the rate is above the last one taken.
+ *               TCP's delivery rate is a window over the RTT of that window: when the path slows down, that rate falls only
+ *               as the RTT rises; and that rate does not change while the subflow has little to send
  *   round(n)    srtt load(n) / w, at least the least RTT: srtt tells of a queue as it was, and some of that may have drained.
  *               Where nothing is in flight, what exceeds the window waits for another least RTT
  *   arrival(n)  round(n) - the least RTT / 2: how long n bytes take that are sent now. The way there may have a queue, the way
@@ -285,8 +285,8 @@ MPCC_GLOBAL __u64 sent_by(struct mpcc_scene *s nonnull, struct sched_own *own no
 #define LONGEST_WAIT_US 500000ULL
 
 /*
- * Bytes for subflow i: what the others have not delivered when subflow i has delivered the piece, as far as it arrives soon
- * enough. 0 = they have delivered all, or the piece arrives too late.
+ * Bytes for subflow i: what the others have not delivered when subflow i has delivered the piece, and no more than arrive
+ * before LONGEST_WAIT_US are over. 0 = the others have delivered all, or the piece arrives too late.
  */
 MPCC_GLOBAL __u64 left_for(struct mpcc_scene *s nonnull, struct sched_own *own nonnull, __u32 i)
 {
@@ -552,12 +552,12 @@ static __always_inline void end_count(struct earliest_count *c, struct earliest_
 	c->delivered_then = c->delivered;
 }
 
-MPCC_GLOBAL int end_counts(struct mpcc_scene *s nonnull, struct sched_own *own nonnull)
+MPCC_GLOBAL int end_counts(const struct mpcc_scene *s nonnull, struct sched_own *own nonnull)
 {
 	for_each_lane(i, s)
 	{
-		end_count(element_of(own->counts, i), element_of(own->lanes, i), lane_at(s, i),
-			  s->demand.now_us);
+		end_count(element_of(own->counts, i), element_of(own->lanes, i),
+			  element_of(s->lanes, i), s->demand.now_us);
 	}
 	return 0;
 }
@@ -580,7 +580,7 @@ static __always_inline void earliest_read_connection(struct sched_own *own,
 	own->demand.early = is_early(&m->progress, s, msk);
 	waited_us = s->demand.now_us - m->progress.progress_us;
 	own->demand.waited_us = waited_us < 0xffffffff ? waited_us : 0xffffffff;
-	end_counts((struct mpcc_scene *)s, own);
+	end_counts(s, own);
 }
 
 static __always_inline void earliest_read_retrans(struct sched_own *own, struct mptcp_sock *msk)

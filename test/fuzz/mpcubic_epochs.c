@@ -127,9 +127,7 @@ static void check_curves(void)
 	run_to(4, 96.276828);
 	run_to(8, 100.02493);
 	/* On a short path as fast as Reno in its quarter, or 11/8 of that; 25 of 41 packets are what D beta leaves. */
-	for (losses = LOSSES_TOGETHER; losses <= LOSSES_APART; losses++) {
-		bool together = losses == LOSSES_TOGETHER;
-
+	for (int together = 0; together <= 1; together++) {
 		start(2, 41, 10000);
 		losses = together ? LOSSES_TOGETHER : LOSSES_APART;
 		lose();

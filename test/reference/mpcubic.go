@@ -19,7 +19,8 @@ const cubicPrecision = 3e-6
 //
 // and with one subflow CUBIC (RFC 9438): W = C (t - K)^3 + w_loss, K as literal, 0.7 w after a loss. D is at
 // most that of 5 subflows, and what is left never less than nothing, nor than least_left_percent beside other subflows
-// (derived). With losses=together the course's time is (1 + (n-1)/4) t/n. The increase leads to W(t + RTT), kept to between w and 1.5 w, in one RTT. Without a loss yet w_loss = w and K = 0.
+// (derived). With losses=together (1 + (n-1)/4) t stands for t. The increase leads to W(t + RTT), kept to between w and 1.5 w,
+// in one RTT. Without a loss yet w_loss = w and K = 0.
 func init() {
 	register("mpcubic", Algorithm{
 		Precision: cubicPrecision,
