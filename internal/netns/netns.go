@@ -184,14 +184,11 @@ func (h *Handle) Close() error { return h.file.Close() }
 // Do is NS.Do.
 func (h *Handle) Do(f func() error) error {
 	done := make(chan error, 1)
-	go func() {
+	locked(func() {
 		// This error is returned if f ends the goroutine, as t.Fatal does.
 		err := fmt.Errorf("in %s: the function did not return", h.ns)
 		defer func() { done <- err }()
 
-		// If the goroutine ends while it is locked, its thread ends too. That is as it should be for a thread
-		// that could not come back to its own namespace.
-		runtime.LockOSThread()
 		home, openErr := os.Open(current)
 		if openErr != nil {
 			err = openErr
@@ -206,10 +203,12 @@ func (h *Handle) Do(f func() error) error {
 			return
 		}
 		err = f()
+		// If the goroutine ends while it is locked, its thread ends too. That is as it should be for a thread
+		// that could not come back to its own namespace.
 		if unix.Setns(int(home.Fd()), unix.CLONE_NEWNET) == nil {
 			runtime.UnlockOSThread()
 		}
-	}()
+	})
 	return <-done
 }
 
@@ -225,11 +224,28 @@ func (n NS) Cookie() (cookie uint64, err error) {
 // OnOwnThread runs f on a thread that ends with it, and so may leave its namespace.
 func OnOwnThread(f func() error) error {
 	done := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread() // and never unlocked
-		done <- f()
-	}()
+	locked(func() { done <- f() })
 	return <-done
+}
+
+// locked runs f on a goroutine locked to its thread, which is not the process's first one: the first thread's
+// namespace is what /proc/self shows, and must remain the process's.
+func locked(f func()) {
+	go func() {
+		runtime.LockOSThread()
+		if unix.Gettid() != unix.Getpid() {
+			f()
+			return
+		}
+		// While the first thread is locked here, f's goroutine gets another one.
+		defer runtime.UnlockOSThread()
+		done := make(chan struct{})
+		locked(func() {
+			defer close(done)
+			f()
+		})
+		<-done
+	}()
 }
 
 // Cookie returns the number of the calling thread's namespace that no other one has had since the machine

@@ -85,6 +85,51 @@ func TestDo(t *testing.T) {
 	}
 }
 
+// What /proc/self shows, as Prometheus's collector of the process does, is the first thread's namespace. It
+// stays the process's own while so many functions are in another one that every idle thread has a part in it,
+// and after a function on a thread of its own has left its namespace.
+func TestProcSelfStaysHome(t *testing.T) {
+	newNamed(t, name)
+	ns, home := named(t, name), here(t)
+	self := func(when string) {
+		var st unix.Stat_t
+		if err := unix.Stat("/proc/self/ns/net", &st); err != nil || st.Ino != home.Inode {
+			t.Errorf("%s: /proc/self is in %d (%v), want %d", when, st.Ino, err, home.Inode)
+		}
+	}
+	const functions = 100
+	inside, leave, left := make(chan error), make(chan struct{}), make(chan error)
+	stay := func() error { inside <- nil; <-leave; return nil }
+	for i := range functions {
+		go func() {
+			if i%2 == 0 {
+				left <- ns.Do(stay)
+				return
+			}
+			left <- OnOwnThread(func() error {
+				if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+					inside <- err
+					return err
+				}
+				return stay()
+			})
+		}()
+	}
+	for range functions {
+		if err := <-inside; err != nil {
+			t.Error(err)
+		}
+	}
+	self("while the functions are in other namespaces")
+	close(leave)
+	for range functions {
+		if err := <-left; err != nil {
+			t.Error(err)
+		}
+	}
+	self("afterwards")
+}
+
 // A function that ends its goroutine, as t.Fatal does, must neither make Do hang nor leave a thread in the
 // namespace on which other goroutines then run.
 func TestDoThatDoesNotReturn(t *testing.T) {
