@@ -55,7 +55,7 @@ func Simulate(ctx context.Context, file *scenario.File, folder *result.Folder, o
 					stop()
 					return
 				}
-				done[i] = &m.result
+				done[i] = new(m.result) // and nothing else of the simulation
 			}
 		})
 	}

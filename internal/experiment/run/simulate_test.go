@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"testing"
 
@@ -126,6 +127,27 @@ func TestSimulate(t *testing.T) {
 		if want := int(one.Measured * 10 * 3); samples < want*8/10 {
 			t.Errorf("run %d: %d samples, want about %d", i, samples, want)
 		}
+	}
+}
+
+// Of a run that is over only what came out of it is kept: thousands of runs take no more memory than a few.
+func TestSimulateForgets(t *testing.T) {
+	const repeats, most = 30, 15 << 20
+	held := map[int]uint64{} // bytes, as a run begins
+	_, _, err := simulate(t, t.Context(), simulated, Options{Repeats: repeats, Progress: func(p Progress) {
+		if _, seen := held[p.Run]; seen {
+			return
+		}
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		held[p.Run] = m.HeapAlloc
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if few, all := held[4], held[2*repeats-1]; all > few+most {
+		t.Errorf("%d bytes of memory held as run 4 begins, %d as the last of %d runs does", few, all, 2*repeats)
 	}
 }
 
