@@ -203,8 +203,8 @@ func (h *Handle) Do(f func() error) error {
 			return
 		}
 		err = f()
-		// If the goroutine ends while it is locked, its thread ends too. That is as it should be for a thread
-		// that could not come back to its own namespace.
+		// A thread that cannot return to its own namespace must run no other goroutine. A goroutine that stays
+		// locked ends its thread.
 		if unix.Setns(int(home.Fd()), unix.CLONE_NEWNET) == nil {
 			runtime.UnlockOSThread()
 		}
@@ -221,7 +221,7 @@ func (n NS) Cookie() (cookie uint64, err error) {
 	return cookie, err
 }
 
-// OnOwnThread runs f on a thread that ends with it, and so may leave its namespace.
+// OnOwnThread runs f on a thread that ends with f, so that f may leave the thread's namespace.
 func OnOwnThread(f func() error) error {
 	done := make(chan error, 1)
 	locked(func() { done <- f() })

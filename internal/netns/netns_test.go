@@ -98,8 +98,8 @@ func TestProcSelfStaysHome(t *testing.T) {
 		}
 	}
 	const functions = 100
-	inside, leave, left := make(chan error), make(chan struct{}), make(chan error)
-	stay := func() error { inside <- nil; <-leave; return nil }
+	inside, leave, left := make(chan struct{}), make(chan struct{}), make(chan error)
+	stay := func() error { inside <- struct{}{}; <-leave; return nil }
 	for i := range functions {
 		go func() {
 			if i%2 == 0 {
@@ -108,7 +108,6 @@ func TestProcSelfStaysHome(t *testing.T) {
 			}
 			left <- OnOwnThread(func() error {
 				if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-					inside <- err
 					return err
 				}
 				return stay()
@@ -116,8 +115,10 @@ func TestProcSelfStaysHome(t *testing.T) {
 		}()
 	}
 	for range functions {
-		if err := <-inside; err != nil {
-			t.Error(err)
+		select {
+		case <-inside:
+		case err := <-left:
+			t.Fatalf("a function has ended before the others were inside: %v", err)
 		}
 	}
 	self("while the functions are in other namespaces")

@@ -55,7 +55,7 @@ func Simulate(ctx context.Context, file *scenario.File, folder *result.Folder, o
 					stop()
 					return
 				}
-				done[i] = new(m.result) // and nothing else of the simulation
+				done[i] = new(m.result) // a copy: a pointer to m.result would keep all of m
 			}
 		})
 	}
