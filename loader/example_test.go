@@ -67,7 +67,7 @@ func ExampleTunables() {
 	}
 	// Output:
 	// cwnd_limited = on (off|on)
-	// num_segments = 1 (1..255 segments)
+	// num_segments = 45 (1..255 segments)
 }
 
 // Ask LIA what it would do with two subflows.

@@ -10,7 +10,26 @@
 
 /* Off the BPF target (the fuzzers) there is one layout: the one in kernel.h. */
 #ifdef __bpf__
-#define mpcc_bits(ptr, field) BPF_CORE_READ_BITFIELD(ptr, field)
+/*
+ * An unsigned bit-field. Of BPF_CORE_READ_BITFIELD() the verifier leaves the jumps around what it takes out, half of its
+ * instructions: here the two sizes that the kernel's fields have come first, and no sign is asked for.
+ */
+#define mpcc_bits(ptr, field)                                                                \
+	({                                                                                   \
+		const void *at = (const void *)(ptr) + __CORE_RELO(ptr, field, BYTE_OFFSET); \
+		__u64 bits;                                                                  \
+		asm volatile("" : "+r"(at)); /* one relocation for all the loads */          \
+		if (__builtin_expect(__CORE_RELO(ptr, field, BYTE_SIZE) == 4, 1))            \
+			bits = *(const __u32 *)at;                                           \
+		else if (__builtin_expect(__CORE_RELO(ptr, field, BYTE_SIZE) == 1, 1))       \
+			bits = *(const __u8 *)at;                                            \
+		else if (__CORE_RELO(ptr, field, BYTE_SIZE) == 2)                            \
+			bits = *(const __u16 *)at;                                           \
+		else                                                                         \
+			bits = *(const __u64 *)at;                                           \
+		bits << __CORE_RELO(ptr, field, LSHIFT_U64) >>                               \
+			__CORE_RELO(ptr, field, RSHIFT_U64);                                 \
+	})
 #define mpcc_enum(type, value) bpf_core_enum_value(type, value)
 #define mpcc_type_id(type) bpf_core_type_id_kernel(type)
 #define mpcc_has_field(ptr, field) bpf_core_field_exists((ptr)->field)

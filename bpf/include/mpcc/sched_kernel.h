@@ -191,7 +191,8 @@ static __always_inline const struct tcp_sock *sched_next(struct sched_iter *it,
 	     *it_at_##subflow = sched_iter_begin(&it_of_##subflow, msk);                     \
 	     (socket = sched_next(it_at_##subflow, &subflow));)
 
-static __always_inline bool sched_backup(const struct mptcp_subflow_context *subflow)
+/* 1 or 0. */
+static __always_inline __u8 sched_backup(const struct mptcp_subflow_context *subflow)
 {
 	return mpcc_bits(subflow, backup) | mpcc_bits(subflow, request_bkup);
 }
@@ -199,9 +200,7 @@ static __always_inline bool sched_backup(const struct mptcp_subflow_context *sub
 /* The send buffer takes more. The kernel's own scheduler chooses none while its best subflow's is full. */
 static __always_inline bool sched_memory_free(const struct tcp_sock *tp)
 {
-	const struct sock *sk = &tp->inet_conn.icsk_inet.sk;
-
-	return sk->sk_wmem_queued < sk->sk_sndbuf;
+	return tp->inet_conn.icsk_inet.sk.sk_wmem_queued < tp->inet_conn.icsk_inet.sk.sk_sndbuf;
 }
 
 /* All that the subflow got was acknowledged. The kernel's own scheduler retransmits only on such. */
@@ -264,16 +263,14 @@ static __always_inline __u32 sched_piece(const struct mptcp_sock *msk)
 /* Jiffies until the subflow's own timer goes off, for a probe of the tail's or a retransmission; 0 if none runs. */
 static __always_inline __u32 sched_timeout_left(const struct tcp_sock *tp)
 {
-	const struct inet_connection_sock *icsk = &tp->inet_conn;
-	const struct sock *sk = &icsk->icsk_inet.sk;
 	__s64 left;
 
-	if (!icsk->icsk_pending)
+	if (!tp->inet_conn.icsk_pending)
 		return 0;
-	if (mpcc_has_field(icsk, icsk_retransmit_timer))
-		left = icsk->icsk_retransmit_timer.expires;
+	if (mpcc_has_field(tp, inet_conn.icsk_retransmit_timer))
+		left = tp->inet_conn.icsk_retransmit_timer.expires;
 	else
-		left = sk->tcp_retransmit_timer.expires;
+		left = tp->inet_conn.icsk_inet.sk.tcp_retransmit_timer.expires;
 	left -= bpf_jiffies64();
 	return left > 0 ? left : 0;
 }

@@ -40,8 +40,7 @@ static __always_inline void read_window(struct mpcc_lane *l, const struct tcp_so
  */
 static __always_inline bool sched_timed_out(const struct tcp_sock *tp)
 {
-	return mpcc_bits(&tp->inet_conn, icsk_ca_state) == TCP_CA_Loss &&
-	       tp->snd_una != tp->high_seq;
+	return mpcc_bits(tp, inet_conn.icsk_ca_state) == TCP_CA_Loss && tp->snd_una != tp->high_seq;
 }
 
 /*
