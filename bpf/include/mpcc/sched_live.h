@@ -61,34 +61,43 @@ static __always_inline void read_timeout(struct sched_state *st, const struct tc
 
 /*
  * Reads subflow i of the list into its lane, and the scheduler's own memory of that subflow. When an earlier subflow of
- * the list has ended, place i holds another subflow than at the last decision.
+ * the list has ended, place i holds another subflow than at the last decision. sched_active() may take away the mark stale,
+ * and what was counted for that mark.
  */
 static __always_inline void read_lane(struct sched_state *st, __u32 i,
-				      const struct mptcp_subflow_context *subflow,
-				      const struct tcp_sock *tp, bool active, bool look_up)
+				      struct mptcp_subflow_context *subflow,
+				      const struct tcp_sock *tp, bool look_up)
 {
 	struct mpcc_lane *l = lane_at(&st->scene, i);
 	__u32 id = subflow->subflow_id, write_seq = tp->write_seq;
-	__u8 stale_count = subflow->stale_count;
 	bool another = l->subflow_id != id;
+	__u8 stale_count;
 
 	count_lane_bytes(st, i, write_seq, another);
-	l->closing = !active;
-	l->stale = !active && mpcc_bits(subflow, stale);
-	l->backup = sched_backup(subflow);
-	l->timed_out = sched_timed_out(tp);
-	l->stalled = stale_count > 1;
-	if (l->stalled)
-		st->stalled = 1;
-	read_window(l, tp, write_seq);
-	if (active)
-		read_timeout(st, tp, !stale_count);
 	if (another) {
 		l->subflow_id = id;
 		st->shown_us = 0;
-		if (sched_hooks.start_subflow)
-			sched_hooks.start_subflow(own_of(st), i, tp);
 	}
+	l->backup = sched_backup(subflow);
+	l->timed_out = sched_timed_out(tp);
+	read_window(l, tp, write_seq);
+	if (sched_active(subflow)) {
+		l->closing = 0;
+		l->stale = 0;
+		stale_count = subflow->stale_count;
+		read_timeout(st, tp, !stale_count);
+	} else {
+		l->closing = 1;
+		l->stale = mpcc_bits(subflow, stale);
+		stale_count = subflow->stale_count;
+	}
+	l->stalled = 0;
+	if (stale_count > 1) {
+		l->stalled = 1;
+		st->stalled = 1;
+	}
+	if (sched_hooks.start_subflow && another)
+		sched_hooks.start_subflow(own_of(st), i, tp);
 	if (sched_hooks.look_up_subflow && (another || look_up))
 		sched_hooks.look_up_subflow(own_of(st), i, tp);
 	if (sched_hooks.read_subflow)
@@ -175,7 +184,7 @@ static __always_inline void read_scene(struct sched_state *st, struct mptcp_sock
 	{
 		if (i >= MPCC_MAX_LANES)
 			break;
-		read_lane(st, i, subflow, tp, sched_active(subflow), look_up);
+		read_lane(st, i, subflow, tp, look_up);
 		i++;
 	}
 	st->scene.count = i;
