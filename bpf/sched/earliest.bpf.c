@@ -45,8 +45,9 @@
  *   held  srtt_h; twice that if the oldest byte has been the oldest for longer than srtt_h
  * Sooner, the repetition would take the place of new data, and h may be done before the others stop. But if h has become
  * slow since it was given its bytes, arrival_h(0) > 2 srtt_h, the receiver waits longer than was reckoned: then they are
- * sent again as soon as the other subflows can deliver them in half of arrival_h(0). No byte is repeated twice: the next
- * repetition waits until all bytes are acknowledged that were sent before the last one.
+ * sent again as soon as the other subflows can deliver them in half of arrival_h(0). Both by the counted rate alone, where
+ * there is one: TCP's delivery rate is too low after h had little to send, and a healthy path would be taken for a slow one.
+ * No byte is repeated twice: the next repetition waits until all bytes are acknowledged that were sent before the last one.
  *
  * While arrival(0) of a subflow with data is more than twice the least arrival(0), the connection's timer goes off one round
  * trip of the fastest subflow after the last progress, for the decision whether h's data is sent again. Each packet that h
@@ -341,24 +342,33 @@ static __always_inline __u64 sent_beside(struct mpcc_scene *s, struct sched_own 
 	return sent_by(s, own, WHO_LACKS_OLDEST, NEVER, us8);
 }
 
-/* Whether subflow i has become slow since it was given its data. */
-static __always_inline bool is_slowed(struct mpcc_scene *s, struct sched_own *own, __u32 i)
+/* How late subflow i is with what it has, if it has become slow since it was given that; else 0. */
+MPCC_GLOBAL __u64 slowed_us8(struct mpcc_scene *s nonnull, struct sched_own *own nonnull, __u32 i)
 {
-	return arrival_us8(own, i) > 2ULL * lane_at(s, i)->srtt_us8;
+	const struct mpcc_lane *l = lane_at(s, i);
+	const struct earliest_lane *o = element_of(own->lanes, i);
+	__u64 us8 = arrival_us8(own, i), window;
+
+	if (o->counted_rate && us8 > 2ULL * l->srtt_us8) {
+		window = limit_window((__u64)l->cwnd * l->mss, o->counted_rate, l);
+		us8 = arrival_of(l, o, window < 0xffffffff ? window : 0xffffffff, 0);
+	}
+	return us8 > 2ULL * l->srtt_us8 ? us8 : 0;
 }
 
 /* The number from 1 of the subflow whose data goes out again; 0 if none. */
 MPCC_GLOBAL __u32 to_repeat(struct mpcc_scene *s nonnull, struct sched_own *own nonnull)
 {
 	__u32 slow = holder(s, own), first = earliest_of(s, own, WHO_LACKS_OLDEST, 0);
-	__u64 fresh = sendable(s, own->demand.fresh), round_us8, held;
+	__u64 fresh = sendable(s, own->demand.fresh), round_us8, late_us8, held;
 
 	if (slow == MPCC_NO_LANE || first == MPCC_NO_LANE)
 		return 0;
 	if (own->demand.repeating || own->demand.repeated)
 		return 0;
 	held = element_of(own->lanes, slow)->carried_bytes;
-	if (is_slowed(s, own, slow) && held < sent_beside(s, own, arrival_us8(own, slow) / 2))
+	late_us8 = slowed_us8(s, own, slow);
+	if (late_us8 && held < sent_beside(s, own, late_us8 / 2))
 		return slow + 1;
 	round_us8 = arrival_us8(own, first) + lane_at(s, first)->srtt_us8;
 	if (fresh >= sent_beside(s, own, round_us8))
@@ -393,7 +403,7 @@ MPCC_GLOBAL int any_is_slowed(struct mpcc_scene *s nonnull, struct sched_own *ow
 {
 	for_each_lane(i, s)
 	{
-		if (element_of(own->lanes, i)->carried_bytes && is_slowed(s, own, i))
+		if (element_of(own->lanes, i)->carried_bytes && slowed_us8(s, own, i))
 			return 1;
 	}
 	return 0;

@@ -22,7 +22,8 @@ import (
 // Data sent again. When the timer goes off early, the bytes held by h, the subflow with the oldest byte, go out again, if the
 // subflows without the oldest byte can send the written bytes in one srtt of the first among them, and the written bytes and the
 // held ones in the time that h needs: srtt_h, or twice srtt_h if the oldest byte has been the oldest for longer than srtt_h.
-// They go out too if arrival(0) of h is more than twice srtt_h, and those subflows can send the held bytes in half of that.
+// They go out too if arrival(0) of h is more than twice srtt_h, and those subflows can send the held bytes in half of that;
+// both times by the counted rate alone, if there is one.
 func init() {
 	register("earliest", Scheduler{Rule: earliestRule, Draw: drawEarliest})
 }
@@ -117,7 +118,7 @@ func earliestRule(d *decision) {
 		others, slow := d.Subflows[beside], d.Subflows[h]
 		sent := func(by float64) float64 { return d.sentBy(lacks, math.Inf(1), by) }
 		fresh := min(c.Fresh, c.Window)
-		if slow.isSlowed() && slow.CarriedBytes < sent(slow.arrival(0)/2) ||
+		if late := slow.late(); late > 2*slow.SRTT && slow.CarriedBytes < sent(late/2) ||
 			fresh < sent(others.arrival(0)+others.SRTT) && fresh+slow.CarriedBytes < sent(held(slow)) {
 			d.Repeats = float64(h + 1)
 			d.Scene.Memory.Slow = d.Subflows[h].SubflowID
@@ -153,15 +154,21 @@ func earliestRule(d *decision) {
 	}
 }
 
-// isSlowed is whether a subflow has become slow since it was given its data.
-func (s Subflow) isSlowed() bool { return s.arrival(0) > 2*s.SRTT }
+// late is the arrival of nothing more by the counted rate alone, where there is one. A subflow of which that is more than two
+// srtt has become slow since it was given its data.
+func (s Subflow) late() float64 {
+	if s.CountedRate > 0 {
+		s.Growing = 1 // TCP's rate limits no window in slow start
+	}
+	return s.arrival(0)
+}
 
 // watch sets when the timer goes off beside subflows that are slower than half as fast as the first: after a round trip of the
 // first one, or half of the time for a packet of a slow one, while a decision to send again is near.
 func (d *decision) watch(first Subflow) {
 	after, slowed := math.Inf(1), false
 	for _, s := range d.Subflows {
-		slowed = slowed || s.CarriedBytes > 0 && s.isSlowed()
+		slowed = slowed || s.CarriedBytes > 0 && s.late() > 2*s.SRTT
 		if s.CarriedBytes > 0 && s.Stale == 0 && s.Closing == 0 && s.arrival(0) > 2*first.arrival(0) {
 			after = min(after, s.SRTT/max(s.InFlight, 1)/2)
 		}
