@@ -11,8 +11,8 @@
 /* Off the BPF target (the fuzzers) there is one layout: the one in kernel.h. */
 #ifdef __bpf__
 /*
- * An unsigned bit-field. Of BPF_CORE_READ_BITFIELD() the verifier leaves the jumps around what it takes out, half of its
- * instructions: here the two sizes that the kernel's fields have come first, and no sign is asked for.
+ * An unsigned bit-field. BPF_CORE_READ_BITFIELD() asks for size and sign: the verifier takes out the branches not taken, but
+ * leaves jumps, half of the instructions. Here the sizes of the kernel's fields, 4 and 1, come first, and no sign is asked for.
  */
 #define mpcc_bits(ptr, field)                                                                \
 	({                                                                                   \
