@@ -378,6 +378,11 @@ func load(from source, set map[string]string, shared *Maps) (coll *ebpf.Collecti
 		return nil, nil, err
 	}
 	delete(spec.Programs, evalProgram)
+	if shared != nil {
+		if err := setShares(spec, shared); err != nil {
+			return nil, nil, err
+		}
+	}
 	replacements := map[string]*ebpf.Map{}
 	for name, s := range spec.Maps {
 		if s.Pinning == ebpf.PinByName && shared != nil && shared.byName[MapName(name)] != nil {
@@ -385,11 +390,6 @@ func load(from source, set map[string]string, shared *Maps) (coll *ebpf.Collecti
 			s.MaxEntries = replacements[name].MaxEntries()
 		}
 		s.Pinning = ebpf.PinNone
-	}
-	if shared != nil {
-		if err := setShares(spec, shared); err != nil {
-			return nil, nil, err
-		}
 	}
 	coll, err = ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: replacements, Cache: types})
 	if from.of != nil && errors.Is(err, ebpf.ErrMapIncompatible) {
@@ -401,16 +401,23 @@ func load(from source, set map[string]string, shared *Maps) (coll *ebpf.Collecti
 	return coll, coll.Maps[name], nil
 }
 
-// setShares bounds what one network namespace may have in the shared maps: bpf/include/mpcc/share.h. Kinds of algorithms
-// differ in which of the bounds they have.
+// setShares bounds what one network namespace may have in the shared maps: the part of each map's entries that the object
+// has of those that it declares (bpf/include/mpcc/share.h). Kinds of algorithms differ in which of the bounds they have.
 func setShares(spec *ebpf.CollectionSpec, shared *Maps) error {
 	for bound, name := range map[string]MapName{
 		"mpcc_namespace_subflows": MapSubflows, "mpcc_namespace_totals": MapTotals, "mpcc_namespace_shown": MapConnections,
 	} {
-		if v := spec.Variables[bound]; v != nil {
-			if err := v.Set(shared.byName[name].MaxEntries() / 4 * 3); err != nil {
-				return err
-			}
+		v, declared := spec.Variables[bound], spec.Maps[string(name)]
+		if v == nil || declared == nil {
+			continue
+		}
+		var share uint32
+		if err := v.Get(&share); err != nil {
+			return err
+		}
+		entries := uint64(shared.byName[name].MaxEntries())
+		if err := v.Set(uint32(uint64(share) * entries / uint64(declared.MaxEntries))); err != nil {
+			return err
 		}
 	}
 	return nil

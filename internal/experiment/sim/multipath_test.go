@@ -118,7 +118,7 @@ links:
 users:
   - {name: lia, from: user, to: server, cc: lia, direction: up, traffic: bulk}
   - {name: shifting, from: user, to: server, cc: SHIFTING, direction: up, traffic: bulk}
-  - {name: rival1, from: rival, to: server, via: in1, count: N, transport: tcp, direction: up, traffic: bulk, start: 3 s}
+  - {name: rival1, from: rival, to: server, via: in1, count: RIVALS, transport: tcp, direction: up, traffic: bulk, start: 3 s}
   - {name: rival2, from: rival, to: server, via: in2, count: 4, transport: tcp, direction: up, traffic: bulk, start: 3 s}
 `
 
@@ -132,7 +132,7 @@ func TestShiftsCoupledAndApart(t *testing.T) {
 		{"dts", long, "1"}, {"dtsx", long, "1"}, {"emreno", short, "4"}, {"ecmtcp", short, "4"},
 	} {
 		for _, tunables := range []string{"paper, couple=always", "paper, couple=shared", "default"} {
-			text := strings.NewReplacer("TUNABLES", tunables, "SHIFTING", c.cc, "QUEUE", c.queue, "N", c.rivals).Replace(crossed)
+			text := strings.NewReplacer("TUNABLES", tunables, "SHIFTING", c.cc, "QUEUE", c.queue, "RIVALS", c.rivals).Replace(crossed)
 			var lia, shifting float64
 			for seed := range uint64(seeds) {
 				s := start(t, text, seed)
