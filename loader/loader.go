@@ -401,8 +401,9 @@ func load(from source, set map[string]string, shared *Maps) (coll *ebpf.Collecti
 	return coll, coll.Maps[name], nil
 }
 
-// setShares bounds what one network namespace may have in the shared maps: the part of each map's entries that the object
-// has of those that it declares (bpf/include/mpcc/share.h). Kinds of algorithms differ in which of the bounds they have.
+// setShares bounds how many entries of each shared map one network namespace may have. An object declares a bound and a
+// size for each map (bpf/include/mpcc/share.h): the bound is scaled to the map's real size. Congestion controls have bounds for
+// subflows and totals, packet schedulers one for connections.
 func setShares(spec *ebpf.CollectionSpec, shared *Maps) error {
 	for bound, name := range map[string]MapName{
 		"mpcc_namespace_subflows": MapSubflows, "mpcc_namespace_totals": MapTotals, "mpcc_namespace_shown": MapConnections,

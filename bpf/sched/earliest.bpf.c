@@ -127,14 +127,23 @@ static __always_inline __u64 limit_window(__u64 window, __u64 rate, const struct
 	return delivered < window ? delivered : window;
 }
 
-/* w, at least a packet and at most 4 GB. */
-static __always_inline __u32 window_of(const struct mpcc_lane *l, const struct earliest_lane *o)
+/* w without TCP's delivery rate, at least a packet and at most 4 GB. */
+static __always_inline __u32 counted_window(const struct mpcc_lane *l,
+					    const struct earliest_lane *o)
 {
 	__u64 window = limit_window((__u64)l->cwnd * l->mss, o->counted_rate, l);
 
+	return window < 0xffffffff ? window : 0xffffffff;
+}
+
+/* w */
+static __always_inline __u32 window_of(const struct mpcc_lane *l, const struct earliest_lane *o)
+{
+	__u32 window = counted_window(l, o);
+
 	if (!o->growing && l->srtt_us8 > 9ULL * o->least_rtt_us)
 		window = limit_window(window, o->rate, l);
-	return window < 0xffffffff ? window : 0xffffffff;
+	return window;
 }
 
 /*
@@ -342,17 +351,15 @@ static __always_inline __u64 sent_beside(struct mpcc_scene *s, struct sched_own 
 	return sent_by(s, own, WHO_LACKS_OLDEST, NEVER, us8);
 }
 
-/* How late subflow i is with what it has, if it has become slow since it was given that; else 0. */
+/* arrival(0) of subflow i, by the counted rate alone where there is one, if subflow i has become slow; else 0. */
 MPCC_GLOBAL __u64 slowed_us8(struct mpcc_scene *s nonnull, struct sched_own *own nonnull, __u32 i)
 {
 	const struct mpcc_lane *l = lane_at(s, i);
 	const struct earliest_lane *o = element_of(own->lanes, i);
-	__u64 us8 = arrival_us8(own, i), window;
+	__u64 us8 = arrival_us8(own, i);
 
-	if (o->counted_rate && us8 > 2ULL * l->srtt_us8) {
-		window = limit_window((__u64)l->cwnd * l->mss, o->counted_rate, l);
-		us8 = arrival_of(l, o, window < 0xffffffff ? window : 0xffffffff, 0);
-	}
+	if (o->counted_rate && us8 > 2ULL * l->srtt_us8)
+		us8 = arrival_of(l, o, counted_window(l, o), 0);
 	return us8 > 2ULL * l->srtt_us8 ? us8 : 0;
 }
 

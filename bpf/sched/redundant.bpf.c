@@ -89,14 +89,12 @@ MPCC_GLOBAL int redundant_rule(struct mpcc_scene *s nonnull, struct sched_own *o
 	__u32 leader = choose_leader(s, &own->memory), died = 0;
 	__u64 room = 0;
 
-	if (!s->demand.reinject && !own->demand.copying) {
-		send_on(s, leader);
-		return RULE_MARKED;
-	}
-	for_each_lane(i, s)
-	{
-		room += room_beside(s, i, leader);
-		died |= has_died(s, i);
+	if (s->demand.reinject || own->demand.copying) {
+		for_each_lane(i, s)
+		{
+			room += room_beside(s, i, leader);
+			died |= has_died(s, i);
+		}
 	}
 	if (!s->demand.reinject && !room) {
 		send_on(s, leader);

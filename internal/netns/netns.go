@@ -203,8 +203,8 @@ func (h *Handle) Do(f func() error) error {
 			return
 		}
 		err = f()
-		// A thread that cannot return to its own namespace must run no other goroutine. A goroutine that stays
-		// locked ends its thread.
+		// Where Setns fails, the thread stays in the other namespace and must run no other goroutine: without
+		// UnlockOSThread the Go runtime ends the thread together with this goroutine.
 		if unix.Setns(int(home.Fd()), unix.CLONE_NEWNET) == nil {
 			runtime.UnlockOSThread()
 		}

@@ -61,8 +61,8 @@ static __always_inline void read_timeout(struct sched_state *st, const struct tc
 
 /*
  * Reads subflow i of the list into its lane, and the scheduler's own memory of that subflow. When an earlier subflow of
- * the list has ended, place i holds another subflow than at the last decision. sched_active() may take away the mark stale,
- * and what was counted for that mark.
+ * the list has ended, place i holds another subflow than at the last decision. sched_active() may clear a subflow's stale
+ * and stale_count, and so comes before both are read.
  */
 static __always_inline void read_lane(struct sched_state *st, __u32 i,
 				      struct mptcp_subflow_context *subflow,
@@ -70,7 +70,7 @@ static __always_inline void read_lane(struct sched_state *st, __u32 i,
 {
 	struct mpcc_lane *l = lane_at(&st->scene, i);
 	__u32 id = subflow->subflow_id, write_seq = tp->write_seq;
-	bool another = l->subflow_id != id;
+	bool another = l->subflow_id != id, active;
 	__u8 stale_count;
 
 	count_lane_bytes(st, i, write_seq, another);
@@ -81,15 +81,15 @@ static __always_inline void read_lane(struct sched_state *st, __u32 i,
 	l->backup = sched_backup(subflow);
 	l->timed_out = sched_timed_out(tp);
 	read_window(l, tp, write_seq);
-	if (sched_active(subflow)) {
+	active = sched_active(subflow);
+	stale_count = subflow->stale_count;
+	if (active) {
 		l->closing = 0;
 		l->stale = 0;
-		stale_count = subflow->stale_count;
 		read_timeout(st, tp, !stale_count);
 	} else {
 		l->closing = 1;
 		l->stale = mpcc_bits(subflow, stale);
-		stale_count = subflow->stale_count;
 	}
 	l->stalled = 0;
 	if (stale_count > 1) {

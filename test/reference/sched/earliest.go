@@ -154,8 +154,8 @@ func earliestRule(d *decision) {
 	}
 }
 
-// late is the arrival of nothing more by the counted rate alone, where there is one. A subflow of which that is more than two
-// srtt has become slow since it was given its data.
+// late is arrival(0) by the counted rate alone, where there is one. A subflow with a late of more than two srtt has become slow
+// since the subflow was given its data.
 func (s Subflow) late() float64 {
 	if s.CountedRate > 0 {
 		s.Growing = 1 // TCP's rate limits no window in slow start
