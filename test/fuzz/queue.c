@@ -116,15 +116,36 @@ static double step_of_trials(double w)
 	return flow->random >= 2 && path_delivers(80, w) ? 1 / 16. : 0;
 }
 
+/* Four times the binary logarithm of the packets that the path took in since_us, 1 to 63. */
+static double gap_after(__u32 since_us, double w)
+{
+	double packets = (1. + since_us) * w / (tp->srtt_us >> 3), whole = 0;
+
+	for (; packets >= 2; packets /= 2)
+		whole++;
+	return __builtin_fmin(63, __builtin_fmax(1, 4 * whole + 4 * (packets - 1)));
+}
+
+/* What the gap is after a loss, if that came after so many packets. */
+static __u32 gap_noted(__u32 came)
+{
+	const struct mpcc_flow *flow = flow_of(tp);
+
+	if (flow->trial || !flow->random || !came)
+		return flow->gap;
+	return flow->gap ? (3 * flow->gap + came + 2) / 4 : came;
+}
+
 /* How many trials have found random losses, after a loss. */
-static __u32 random_after(double w)
+static __u32 random_after(double w, __u32 came)
 {
 	const struct mpcc_flow *flow = flow_of(tp);
 	__u32 random = flow->random;
 
 	if (!flow->trial)
 		return random;
-	if (w < flow->last_max * 7 / 8. && path_delivers(67, w))
+	if (w < flow->last_max * 7 / 8. && path_delivers(67, w) &&
+	    (!flow->gap || came <= flow->gap + 5))
 		return random < 3 ? random + 1 : 3;
 	return random / 2;
 }
@@ -137,7 +158,7 @@ static void check_response(struct input *in)
 	struct mpcc_queue *q = queue();
 	struct mpcc_flow *flow = flow_of(tp);
 	bool congestion, coupled, known, trial, stays = false;
-	__u32 random;
+	__u32 random, gap, came, since_us;
 
 	start(w);
 	tp->rtt_min.s[0].v = base_us;
@@ -153,8 +174,19 @@ static void check_response(struct input *in)
 	flow->together = coupled ? MPCC_ALL_TOGETHER : 0;
 	flow->trial = draw_byte(in) % 2;
 	flow->random = draw_byte(in) % 4;
-	flow->last_max = draw_byte(in) % 2 ? draw_number(in, 24) : w;
+	flow->last_max = draw_byte(in) % 2 ? draw_number(in, 23) :
+					     __builtin_fmin(w, MPCC_MOST_LAST_MAX);
+	flow->gap = draw_byte(in) % 64;
 	tp->tcp_mstamp += draw_byte(in);
+	flow->curve_subflows = draw_byte(in) % 2;
+	since_us = draw_number(in, 32);
+	flow->curve.began_us = elapsed_us((__u32)tp->tcp_mstamp, since_us);
+	came = gap_of(flow, tp);
+	require(flow->curve_subflows ? came <= gap_after(since_us, w) + 1e-6 &&
+					       came >= gap_after(since_us, w) - 1 - 1e-6 :
+				       !came,
+		"%u packets, %u us of %u: %u, want %g", w, since_us, base_us, came,
+		gap_after(since_us, w));
 	known = is_known(base_us, q->longest);
 	d = q->delay;
 	longest = d_m(base, q->longest);
@@ -176,12 +208,14 @@ static void check_response(struct input *in)
 	/* Without the queue's response a loss is CUBIC's, which leaves 717/1024. */
 	want = 0;
 	random = flow->random;
+	gap = flow->gap;
 	trial = false;
 	last_max = flow->last_max;
 	if (!congestion && known) {
 		want = part_left(d, longest) * w;
 	} else if (!congestion && !coupled) {
-		random = random_after(w);
+		random = random_after(w, came);
+		gap = gap_noted(came);
 		trial = tp->tcp_mstamp % (1 << random) == 0;
 		stays = !trial;
 		want = stays ? w : 0;
@@ -199,9 +233,12 @@ static void check_response(struct input *in)
 		last_max = w;
 	else if (last_max > w && !stays)
 		last_max = __builtin_floor((w + after) / 2.);
+	last_max = __builtin_fmin(last_max, MPCC_MOST_LAST_MAX);
 	require(flow->random == random && flow->trial == trial && flow->last_max == last_max,
 		"%u packets: %u trials, want %u, in one %d, want %d; %u packets at most, want %g",
 		w, flow->random, random, flow->trial, trial, flow->last_max, last_max);
+	require(flow->gap == gap, "a loss after %u: usually after %u, want %u", came, flow->gap,
+		gap);
 	require(!q->min_rtt, "the round goes on after a loss");
 	require(q->lossy == !congestion, "of %g above %g units, at most %g: told for %s", rtt, base,
 		peak, q->lossy ? "a loss" : "congestion");

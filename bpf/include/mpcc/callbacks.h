@@ -62,7 +62,7 @@ static __always_inline __u32 control_loss(struct sock *sk)
 	struct tcp_sock *tp = tcp_sk(sk);
 	struct mpcc_flow *flow = flow_of(tp);
 	bool congestion = is_congestion(&flow->queue, tp);
-	__u32 after, least;
+	__u32 after, least, last_max = flow->last_max;
 
 	if (cc_hooks.on_loss)
 		cc_hooks.on_loss(state_of(tp), tp);
@@ -74,9 +74,10 @@ static __always_inline __u32 control_loss(struct sock *sk)
 	void_decision(flow);
 	/* A window that stays was not too much: the largest of them is what the path is known to carry. */
 	if (least < tp->snd_cwnd)
-		flow->last_max = cubic_last_max(flow->last_max, tp->snd_cwnd, after);
-	else if (flow->last_max < tp->snd_cwnd)
-		flow->last_max = tp->snd_cwnd;
+		last_max = cubic_last_max(last_max, tp->snd_cwnd, after);
+	else if (last_max < tp->snd_cwnd)
+		last_max = tp->snd_cwnd;
+	flow->last_max = last_max < MPCC_MOST_LAST_MAX ? last_max : MPCC_MOST_LAST_MAX;
 	return after;
 }
 

@@ -17,8 +17,9 @@
  *                 trials tell random losses from those of a policer or of a queue too short to show, which drop nothing
  *                 from a window that is well below what was too much. In a trial a loss costs what the rule says. If the
  *                 next loss comes below 7/8 of the window before the trial, and the path delivers 2/3 of the present one in
- *                 an RTT, random is one more, at most 3, else half. A loss begins a trial by a chance of 1 in 2^random, else
- *                 the window stays
+ *                 an RTT, and after at most 2^(5/4) times the packets that usually come after a loss that left the window,
+ *                 random is one more, at most 3, else half. A loss begins a trial by a chance of 1 in 2^random, else the
+ *                 window stays
  *   growth of a subflow that is not coupled
  *                 from a loss that is not one of a full queue until one that is, at least alpha / w per acknowledged
  *                 segment; alpha is 10 packets where d <= d_m / 100, and k_1 / (k_2 + d) above, 0.3 at d = d_m; at
@@ -41,7 +42,9 @@
  *
  * A path that random losses keep far from being full, a satellite's for one, never shows a queue. A policer shows none
  * either, and TCP Westwood (Mascolo et al., MobiCom 2001), which leaves what the path delivers, takes nearly all of its rate
- * from a neighbour. Coupled subflows have no trials: each would grow for the whole.
+ * from a neighbour. Where a policer is shared, losses come on after a cut, for the neighbour takes what is free; but later
+ * than after a loss that left the window, where random ones come as they did. Coupled subflows have no trials: each would
+ * grow for the whole.
  *
  * TCP-Illinois takes the mean RTT of a round for d, in which jitter hides the queue, keeps 7/8 of the window, and
  * forgets no d_m.
@@ -79,6 +82,9 @@ TUNABLE_PAPER(
 /* Random losses are sure after so many trials, and no more are counted. */
 #define TRIALS_SURE 2
 #define TRIALS_MOST 3
+/* A loss that comes after more than 2^(5/4) times the packets, in quarters of bits, is no random one; and the longest gap. */
+#define GAP_LATER 5
+#define GAP_MOST 63
 /* In a trial that finds random losses, and while the window grows beyond the last one, the path delivers so many percent. */
 #define RANDOM_DELIVERS 67
 #define GROWING_DELIVERS 80
@@ -213,13 +219,42 @@ static __always_inline bool is_congestion(const struct mpcc_queue *q, const stru
 	return !is_loss(tp) || 8 * (rtt - base) >= 7 * (q->peak - base);
 }
 
-/* Counts a trial that a loss has ended. */
+/* The packets that the path took since the last loss, as four times their binary logarithm, 1 to 63; 0 = not known. */
+static __always_inline __u32 gap_of(const struct mpcc_flow *flow, const struct tcp_sock *tp)
+{
+	__u32 srtt_us = tp->srtt_us >> 3, since_us;
+	struct mpcc_num packets;
+	__s32 gap;
+
+	if (!flow->curve_subflows || !srtt_us)
+		return 0;
+	since_us = elapsed_us((__u32)tp->tcp_mstamp, flow->curve.began_us);
+	packets = num_mul(num_of(1ULL + since_us), num_of(tp->snd_cwnd));
+	packets = num_div(packets, num_of(srtt_us));
+	gap = 4 * (packets.e + 31) + (packets.m >> 29 & 3);
+	if (gap < 1)
+		return 1;
+	return gap < GAP_MOST ? gap : GAP_MOST;
+}
+
+/* Whether a loss comes after a cut in about as many packets as others after a loss that left the window. */
+static __always_inline bool comes_as_ever(const struct mpcc_flow *flow, __u32 gap)
+{
+	return !flow->gap || gap <= flow->gap + GAP_LATER;
+}
+
+/* Counts a trial that a loss has ended; where the last loss left the window, notes how many packets ago that was. */
 static __always_inline void end_trial(struct mpcc_flow *flow, const struct tcp_sock *tp)
 {
-	if (!flow->trial)
+	__u32 gap = gap_of(flow, tp);
+
+	if (!flow->trial) {
+		if (flow->random && gap)
+			flow->gap = flow->gap ? (3 * flow->gap + gap + 2) / 4 : gap;
 		return;
+	}
 	flow->trial = 0;
-	if (!is_regaining(flow, tp) || !delivers(tp, RANDOM_DELIVERS))
+	if (!is_regaining(flow, tp) || !delivers(tp, RANDOM_DELIVERS) || !comes_as_ever(flow, gap))
 		flow->random /= 2;
 	else if (flow->random < TRIALS_MOST)
 		flow->random++;

@@ -38,6 +38,9 @@ struct mpcc_queue {
 	__u16 peak; /* the longest RTT */
 };
 
+/* The most packets that mpcc_flow's last_max holds: no window of a TCP connection comes near. */
+#define MPCC_MOST_LAST_MAX ((1U << 23) - 1)
+
 /*
  * The head of every algorithm's struct cc_state. Times are low bits of tcp_mstamp. Those of 32 are compared by how
  * long ago they were (elapsed_us), so that a silence of any length makes none of them lie ahead.
@@ -49,9 +52,10 @@ struct mpcc_flow {
 	__u32 decided_us; /* when the decision was made */
 	__u32 base_rtt_us; /* smallest RTT seen; 0 = unset */
 	__u32 price_pj; /* energy per bit at the present rate; 0 = the interface has no profile */
-	__u32 last_max : 28; /* CUBIC's memory of the last loss, packets; 0 = none, or a timeout since */
+	__u32 last_max : 23; /* CUBIC's memory of the last loss, packets; 0 = none, or a timeout since */
 	__u32 trial : 1; /* the last loss began a trial (queue.h) */
-	__u32 random : 3; /* trials that found losses to be random; halved by each that did not */
+	__u32 random : 2; /* trials that found losses to be random; halved by each that did not */
+	__u32 gap : 6; /* packets between two losses, as gap_of() has them, if the first one left the window; 0 = not known */
 	__u32 quiet_us; /* when the last segment left, if nothing is in flight; 0 otherwise */
 	union {
 		struct mpcc_round round;
