@@ -8,10 +8,12 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -179,6 +181,10 @@ func TestFailureOfMmdebstrapHitsNobodyElse(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(bin, "mmdebstrap"), []byte("#!/bin/sh\nkill -HUP 0\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
+	// A signal with a handler is not ignored in children, even if whoever runs the tests ignores it, as nohup does.
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	t.Cleanup(func() { signal.Stop(hangups) })
 	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
 	t.Setenv("MPCC_DEBIAN_MIRROR", "http://mirror.invalid/debian")
 	cmd, err := debootstrap(t.Context(), t.TempDir(), hostArch, "tar", "-", []string{rootfsSuite}, nil)
