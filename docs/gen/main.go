@@ -104,7 +104,7 @@ Linux 6.12 in a VM, the kernel's scheduler : earliest, ten runs each:
 |---|---|---|---|---|
 | walking out of the Wi-Fi with 25 MB; the paths carry 15.5 ([all schedulers](reliability.md#a-path-that-holds-up-the-other)) | 8.0 ± 0.3 : 14.9 ± 0.2 | 5.3 ± 0.3 : 14.7 | 8.1 ± 0.3 : 14.9 ± 0.2 | 8.0 ± 0.4 : 15.0 ± 0.1 |
 | the same: minrtt, blest, ecf, roundrobin | 12.0, 11.8, 14.0, 11.7 | 11.9, 11.7, 13.2, 11.4 | 12.4, 12.4, 14.0, 11.3 | 12.2, 12.6, 14.1, 11.6 |
-| 20 MB by DSL with 8 Mbit/s and a satellite with 15 that loses 0.3 %; alone they carry 7.6 and, under ` + "`cubic`" + `, 1.6 ± 0.4, under ` + "`bbr`" + ` 8.4 ± 0.2 | 8.2 ± 0.4 : 10.0 ± 1.0 | 12.0 ± 0.4 : 12.4 ± 0.7 | 7.9 ± 0.7 : 8.9 ± 0.9 | 8.0 ± 0.7 : 10.5 ± 1.0 |
+| 20 MB by DSL with 8 Mbit/s and a satellite with 15 that loses 0.3 %; alone they carry 7.6 and, under ` + "`cubic`" + `, 1.6 ± 0.4, under ` + "`bbr`" + ` 8.4 ± 0.2 | 8.0 ± 0.8 : 9.5 ± 1.1 | 11.8 ± 0.4 : 13.2 ± 0.5 | 7.6 ± 1.0 : 9.5 ± 1.1 | 8.2 ± 0.5 : 9.5 ± 0.8 |
 | DSL with 6 Mbit/s, and a satellite with 16 that loses 0.3 %, without an end | 6.8 ± 0.2 : 7.0 ± 0.2 | 7.7 ± 0.5 : 16.5 ± 0.9 | 6.5 ± 0.4 : 9.0 ± 1.2 | 6.8 ± 0.3 : 9.1 ± 1.6 |
 | fibre, LTE and Wi-Fi, nothing wrong | 26.4 ± 0.9 : 28.5 ± 0.5 | 31.9 ± 0.1 : 32.1 ± 0.1 | 30.3 ± 0.4 : 32.0 ± 0.2 | 29.9 ± 0.5 : 31.6 ± 0.8 |
 
