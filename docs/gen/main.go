@@ -112,7 +112,7 @@ Eight lines with 54 Mbit/s in all, of 8 to 90 ms, carry as much under earliest a
 ` + "`cubic`" + ` and ` + "`lia`" + `, 49.4 and 49.7 with ` + "`bbr`" + `; under minrtt 22.
 
 Beside a path with another rate each second, of 0.2 to 50 Mbit/s, and another RTT, of 5 to 500 ms, a steady path of 10 Mbit/s
-had the connection carry 11.7 Mbit/s under earliest for an hour, with no pause longer than 3.3 s. In runs of three minutes
+had the connection carry 12.3 Mbit/s under earliest for an hour, with no pause longer than 3.2 s. In runs of three minutes
 each, beside a path of which the delay changed in one direction only, the connection carried 6.6 Mbit/s under the kernel's
 scheduler, 8.3 under minrtt and 10.6 under earliest.
 
