@@ -82,7 +82,7 @@ TUNABLE_PAPER(
 /* Random losses are sure after so many trials, and no more are counted. */
 #define TRIALS_SURE 2
 #define TRIALS_MOST 3
-/* A loss that comes after more than 2^(5/4) times the packets, in quarters of bits, is no random one; and the longest gap. */
+/* In quarters of a bit: how much later than usual a random loss comes after a cut, at most; and the longest gap. */
 #define GAP_LATER 5
 #define GAP_MOST 63
 /* In a trial that finds random losses, and while the window grows beyond the last one, the path delivers so many percent. */
