@@ -295,11 +295,6 @@ vm-shell: ## Open a shell in such a VM (KERNEL=6.12)
 selftests: deps ## Run the kernel's MPTCP selftests with each congestion control (CONTROLS="cubic lia+minrtt", KERNEL=6.12)
 	go run ./test/kernels/cmd/selftests -kernel $(KERNEL) $(CONTROLS)
 
-.PHONY: verdicts
-verdicts: deps ## Print how well couple=shared tells shared bottlenecks, in many conditions, and what its errors cost
-	go run ./test/kernels/cmd/vm run -own-time -kernel $(KERNEL) /usr/bin/e2e.test -test.run '^TestOwnTimeVerdicts$$' \
-		-test.timeout 2h -verdicts
-
 .PHONY: debug-deps
 debug-deps: # what building a debug kernel takes
 	@.ci/deps $$(sed 's/#.*//' internal/vm/debug-packages.txt)

@@ -10,8 +10,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"os"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -25,91 +23,45 @@ import (
 	"github.com/mpcc/mpcc/internal/experiment/lab"
 	"github.com/mpcc/mpcc/loader"
 	"github.com/mpcc/mpcc/pkg/mptcp"
+	"github.com/mpcc/mpcc/test/verified"
 )
 
-var allConditions = flag.Bool("verdicts", false, "TestOwnTimeVerdicts: try all conditions, and print a table")
+var (
+	verifyCondition = flag.String("verify-condition", "", "the network of TestVerifyVerdict or TestVerifyPrice")
+	verifyControl   = flag.String("verify-control", "", "the congestion control of TestVerifyPrice")
+)
 
-// condition is a network in which a connection has a subflow for each RTT. They share one queue,
-//
-//	client ══ router ── queue ── server
-//
-// or two, half of them each, or have one each:
-//
-//	client ═ queues ═ router ── server
-//
-// Each subflow has an interface of its own, so that without a verdict none is coupled: where a queue is shared no verdict is
-// no right one.
-type condition struct {
-	rate   float64 // of each queue, Mbit/s
-	rtts   []int   // ms, without queues
-	queue  float64 // in bandwidth-delay products of the mean RTT
-	loss   float64 // percent, at random, of each subflow's packets
-	jitter int     // ± ms, of each subflow's packets by themselves; they keep their order
-	cross  string  // TCP connections under cubic, one through each queue: "long", or "bursts" with pauses of about 1 s
-	back   bool    // all delay is on the ways back, which is where subflows see a queue at the most different times
-
-	queues  int  // how many queues
-	changes bool // from that to the other of one queue and a queue each, after a third of the time
-}
-
-func (c condition) String() string {
-	var rtts []string
-	for _, rtt := range c.rtts {
-		rtts = append(rtts, fmt.Sprint(rtt))
-	}
-	s := fmt.Sprintf("%g Mbit/s, %s ms, %g BDP", c.rate, strings.Join(rtts, "/"), c.queue)
-	if c.loss > 0 {
-		s += fmt.Sprintf(", %g %% lost", c.loss)
-	}
-	if c.jitter > 0 {
-		s += fmt.Sprintf(", ± %d ms", c.jitter)
-	}
-	if c.cross != "" {
-		s += ", cross: " + c.cross
-	}
-	if c.back {
-		s += ", queue near"
-	}
-	names := map[bool]string{true: "shared", false: "apart"}
-	switch {
-	case c.changes: // seen after the change
-		return s + ", " + names[c.queues != 1] + " changing to " + names[c.queues == 1]
-	case c.queues == 1 || c.queues == len(c.rtts):
-		return s + ", " + names[c.queues == 1]
-	}
-	return s + fmt.Sprintf(", %d queues", c.queues)
-}
-
-func (c condition) apart() bool { return c.queues == len(c.rtts) }
+// condition is a network of package verified, as links.
+type condition struct{ verified.Condition }
 
 // bottleneck is a queue's shape, without delay.
 func (c condition) bottleneck() lab.Shape {
 	mean := 0
-	for _, rtt := range c.rtts {
+	for _, rtt := range c.RTTs {
 		mean += rtt
 	}
-	packets := c.rate * 1e3 * float64(mean) / float64(len(c.rtts)) / 8 / 1514
-	return lab.Shape{Rate: uint64(c.rate * 1e6), Queue: max(3, int(math.Round(c.queue*packets)))}
+	packets := c.Rate * 1e3 * float64(mean) / float64(len(c.RTTs)) / 8 / 1514
+	return lab.Shape{Rate: uint64(c.Rate * 1e6), Queue: max(3, int(math.Round(c.Queue*packets)))}
 }
 
 // pass is what a link is that is no bottleneck. A link must not lose its rate on the way.
 func (c condition) pass() lab.Shape {
-	if !c.changes {
+	if !c.Changes {
 		return lab.Shape{}
 	}
-	return lab.Shape{Rate: uint64(c.rate * 10e6), Queue: 1000}
+	return lab.Shape{Rate: uint64(c.Rate * 10e6), Queue: 1000}
 }
 
 // access is a subflow's own link.
 func (c condition) access(i int) (there, back lab.Shape) {
 	there = c.pass()
-	if c.apart() {
+	if c.Apart() {
 		there = c.bottleneck()
 	}
-	delay := time.Duration(c.rtts[i]) * time.Millisecond
-	there.Jitter, there.Loss = time.Duration(c.jitter)*time.Millisecond, c.loss
+	delay := time.Duration(c.RTTs[i]) * time.Millisecond
+	there.Jitter, there.Loss = time.Duration(c.Jitter)*time.Millisecond, c.Loss
 	there.Delay = max(delay/2, there.Jitter)
-	if c.back {
+	if c.Back {
 		there.Delay = time.Microsecond
 	}
 	back.Delay = max(delay-there.Delay, time.Microsecond)
@@ -118,15 +70,15 @@ func (c condition) access(i int) (there, back lab.Shape) {
 
 // cores is how many links lead to the server.
 func (c condition) cores() int {
-	if c.apart() {
+	if c.Apart() {
 		return 1
 	}
-	return c.queues
+	return c.Queues
 }
 
 // core is a link to the server.
 func (c condition) core() lab.Shape {
-	if c.apart() {
+	if c.Apart() {
 		return c.pass()
 	}
 	return c.bottleneck()
@@ -164,9 +116,9 @@ func newJudged(t *testing.T, c condition) *judged {
 			routers = append(routers, addRouter(t, l, fmt.Sprintf("router-%d", i)))
 			n.links = append(n.links, addLink(t, l, routers[i], n.server, c.core()))
 		}
-		for i := range c.rtts {
+		for i := range c.RTTs {
 			there, back := c.access(i)
-			link, err := l.Link(n.client, routers[i*len(routers)/len(c.rtts)], lab.LinkOpts{AtoB: there, BtoA: back})
+			link, err := l.Link(n.client, routers[i*len(routers)/len(c.RTTs)], lab.LinkOpts{AtoB: there, BtoA: back})
 			if err != nil {
 				return err
 			}
@@ -180,8 +132,8 @@ func newJudged(t *testing.T, c condition) *judged {
 	if err != nil {
 		t.Fatal(err)
 	}
-	more := lab.MPTCPLimits{Subflows: len(c.rtts) - 1}
-	if c.queues > 1 || len(c.rtts) > 2 {
+	more := lab.MPTCPLimits{Subflows: len(c.RTTs) - 1}
+	if c.Queues > 1 || len(c.RTTs) > 2 {
 		route(t, l)
 		if err := n.client.MPTCP(more, own...); err != nil {
 			t.Fatal(err)
@@ -206,30 +158,30 @@ func (n *judged) run(t *testing.T, cc string) {
 	t.Helper()
 	addr := n.links[0].Addr(n.server)
 	local := n.accesses[0].Addr(n.client)
-	if n.queues == 1 && len(n.rtts) == 2 {
+	if n.Queues == 1 && len(n.RTTs) == 2 {
 		// The client joins the address that it hears of by its first interface.
 		local = n.accesses[1].Addr(n.client)
 	}
 	n.pair = connect(t, n.client, n.server, addr, mptcp.Options{CC: cc, Local: local}, "")
 	n.stream()
-	n.join(t, len(n.rtts))
+	n.join(t, len(n.RTTs))
 	info, err := mptcp.ReadInfo(n.pair.client)
 	if err != nil {
 		t.Fatal(err)
 	}
 	n.token = info.Token
-	for i := range n.queues {
-		if n.cross == "" {
+	for i := range n.Queues {
+		if n.Cross == "" {
 			break
 		}
-		local := n.accesses[i*len(n.rtts)/n.queues].Addr(n.client)
+		local := n.accesses[i*len(n.RTTs)/n.Queues].Addr(n.client)
 		p := connect(t, n.client, n.server, addr, mptcp.Options{CC: "cubic", TCP: true, Local: local}, "cubic")
 		n.rivals = append(n.rivals, p)
-		if n.cross == "long" {
+		if n.Cross == "long" {
 			p.stream()
 		} else {
 			p.drain()
-			go p.bursts(int(n.rate*1e6/8*0.3), rand.New(rand.NewPCG(1, uint64(i))))
+			go p.bursts(int(n.Rate*1e6/8*0.3), rand.New(rand.NewPCG(1, uint64(i))))
 		}
 	}
 	n.start = time.Now()
@@ -248,7 +200,7 @@ func (p pair) bursts(bytes int, random *rand.Rand) {
 // change makes one queue of a queue each, or the other way round.
 func (n *judged) change(t *testing.T) {
 	t.Helper()
-	n.queues = 1 + len(n.rtts) - n.queues
+	n.Queues = 1 + len(n.RTTs) - n.Queues
 	for i, link := range n.accesses {
 		there, _ := n.access(i)
 		if err := link.Set(lab.AtoB, there); err != nil {
@@ -267,13 +219,13 @@ func (n *judged) look(subflows map[uint64]obj.MapsMpccSubflow) {
 	for _, f := range subflows {
 		if f.Token == n.token {
 			coupling := math.Ldexp(float64(f.Coupling.Value.M), int(f.Coupling.Value.E))
-			right := coupling == float64(len(n.rtts)/n.queues)
+			right := coupling == float64(len(n.RTTs)/n.Queues)
 			n.looks = append(n.looks, verdict{time.Since(n.changed), f.SubflowId, right})
 		}
 	}
 }
 
-// right is the share of right looks between two times.
+// right is the share of right looks between two times; NaN without looks.
 func (n *judged) right(from, to time.Duration) float64 {
 	right, all := 0., 0.
 	for _, v := range n.looks {
@@ -295,7 +247,7 @@ func (n *judged) decided() time.Duration {
 			first[v.subflow] = v.after
 		}
 	}
-	if len(first) < len(n.rtts) {
+	if len(first) < len(n.RTTs) {
 		return math.MaxInt64
 	}
 	last := time.Duration(0)
@@ -308,7 +260,7 @@ func (n *judged) decided() time.Duration {
 // watch runs conditions side by side for some time, and looks at them twice a second. It reads the map that `mpcc
 // status` reads: what takes the VM's only CPU for 20 ms, as mpcc or package telemetry would, is a delay that all subflows
 // see at the same time, as if they shared a queue.
-func watch(t *testing.T, conditions []condition, total time.Duration) (nets []*judged) {
+func watch(t *testing.T, conditions []verified.Condition, total time.Duration) (nets []*judged) {
 	t.Helper()
 	shared, err := loader.OpenMaps()
 	if err != nil {
@@ -316,17 +268,17 @@ func watch(t *testing.T, conditions []condition, total time.Duration) (nets []*j
 	}
 	defer shared.Close()
 	for _, c := range conditions {
-		nets = append(nets, newJudged(t, c))
+		nets = append(nets, newJudged(t, condition{c}))
 	}
 	for _, n := range nets {
-		n.run(t, "dwc")
+		n.run(t, verified.VerdictControl)
 	}
 	changed := false
 	for start := time.Now(); time.Since(start) < total; time.Sleep(500 * time.Millisecond) {
 		if !changed && time.Since(start) > total/3 {
 			changed = true
 			for _, n := range nets {
-				if n.changes {
+				if n.Changes {
 					n.change(t)
 				}
 			}
@@ -346,21 +298,17 @@ func watch(t *testing.T, conditions []condition, total time.Duration) (nets []*j
 // 10 s on most looks have to be right, of those at shared bottlenecks and of those at others: with one condition alone
 // it may well be wrong (docs/couple.md).
 func TestOwnTimeVerdicts(t *testing.T) {
-	load(t, "dwc")
-	if *allConditions {
-		verdictTable(t)
-		return
-	}
+	load(t, verified.VerdictControl)
 	right := map[bool][]float64{} // by whether the bottleneck is shared
-	for _, n := range watch(t, []condition{
-		{rate: 10, rtts: []int{10, 100}, queue: 1, queues: 1},
-		{rate: 10, rtts: []int{20, 60}, queue: 1, queues: 1, cross: "bursts"},
-		{rate: 8, rtts: []int{30, 50}, queue: 1, queues: 2},
-		{rate: 6, rtts: []int{20, 100}, queue: 1, queues: 2, loss: 0.5},
+	for _, n := range watch(t, []verified.Condition{
+		{Rate: 10, RTTs: []int{10, 100}, Queue: 1, Queues: 1},
+		{Rate: 10, RTTs: []int{20, 60}, Queue: 1, Queues: 1, Cross: "bursts"},
+		{Rate: 8, RTTs: []int{30, 50}, Queue: 1, Queues: 2},
+		{Rate: 6, RTTs: []int{20, 100}, Queue: 1, Queues: 2, Loss: 0.5},
 	}, 26*time.Second) {
 		part := n.right(10*time.Second, math.MaxInt64)
 		t.Logf("%v: %.2f of the looks are right", n, part)
-		right[n.queues == 1] = append(right[n.queues == 1], part)
+		right[n.Queues == 1] = append(right[n.Queues == 1], part)
 	}
 	for shared, parts := range right {
 		if len(parts) != 2 || !(parts[0]+parts[1] > 1) {
@@ -369,92 +317,50 @@ func TestOwnTimeVerdicts(t *testing.T) {
 	}
 }
 
-// say prints a line of a table.
-func say(format string, args ...any) { fmt.Fprintf(os.Stdout, format+"\n", args...) }
-
-// tally is what was seen of a connection in a condition.
-type tally struct {
-	name, early string        // the condition, and the columns of 2 to 20 s
-	shared      bool          // one queue
-	late        float64       // share of right looks from 10 s on
-	decided     time.Duration // when the last subflow was first right
-	mbits       float64
+// TestVerifyVerdict records the looks at one of verified.Conditions in 30 s, without pauses of the CPU and then with.
+func TestVerifyVerdict(t *testing.T) {
+	c := find(t, verified.Conditions)
+	load(t, verified.VerdictControl)
+	figures := map[string]float64{}
+	t.Run("calm", func(t *testing.T) { note(figures, "", watch(t, []verified.Condition{c}, 30*time.Second)[0]) })
+	t.Run("paused", func(t *testing.T) {
+		defer pauseCPU(t, newPauser(t))()
+		note(figures, verified.Paused, watch(t, []verified.Condition{c}, 30*time.Second)[0])
+	})
+	record(t, figures)
 }
 
-func tallies(nets []*judged) (all []tally) {
-	for _, n := range nets {
-		o := tally{
-			name: n.String(), shared: n.queues == 1,
-			late: n.right(10*time.Second, math.MaxInt64), decided: n.decided(), mbits: mbits(n.pair, 0, n.start),
-		}
-		for _, at := range []time.Duration{2, 5, 10, 20} {
-			o.early += fmt.Sprintf(" %.0f |", 100*n.right((at-1)*time.Second, (at+1)*time.Second))
-		}
-		all = append(all, o)
+// find returns the condition that make verify asks for.
+func find(t *testing.T, conditions []verified.Condition) verified.Condition {
+	t.Helper()
+	c, err := verified.FindCondition(conditions, *verifyCondition)
+	if err != nil {
+		t.Fatal(err)
 	}
-	return all
+	return c
 }
 
-// seconds is a time in a table.
-func seconds(d time.Duration) string {
-	if d == math.MaxInt64 {
-		return "never"
+// record keeps figures for make verify.
+func record(t *testing.T, figures map[string]float64) {
+	t.Helper()
+	if !t.Failed() {
+		keep(t, verified.Table{{Row: *verifyCondition, Column: *verifyControl, State: verified.Passed, Figures: figures}})
 	}
-	return fmt.Sprintf("%.1f", d.Seconds())
 }
 
-// sum says in how many of the looks from 10 s on connections were right, and the median of the times until they were.
-func sum(all []tally, shared bool) string {
-	var late float64
-	var decided []time.Duration
-	for _, o := range all {
-		if o.shared == shared {
-			late += o.late
-			decided = append(decided, o.decided)
+// note notes what was seen of a connection; what names begin with tells the run.
+func note(figures map[string]float64, run string, n *judged) {
+	for _, at := range verified.LooksAt {
+		around := time.Duration(at) * time.Second
+		if right := n.right(around-time.Second, around+time.Second); !math.IsNaN(right) {
+			figures[run+verified.RightAt(at)] = 100 * right
 		}
 	}
-	slices.Sort(decided)
-	return fmt.Sprintf("%.1f %% of the looks right from 10 s on, last subflow right after %s s (median)",
-		100*late/float64(len(decided)), seconds(decided[len(decided)/2]))
-}
-
-// verdictTable prints what comes of many conditions, 30 s each without pauses of the CPU and 30 s with, and what the errors
-// cost.
-func verdictTable(t *testing.T) {
-	pauser := newPauser(t)
-	say("| condition | 2 s | 5 s | 10 s | 20 s | from 10 s on | with pauses | last subflow right, s | with pauses | Mbit/s |\n" +
-		"|---|---|---|---|---|---|---|---|---|---|")
-	var calm, paused []tally
-	for _, batch := range conditionTable {
-		t.Run("conditions", func(t *testing.T) { calm = append(calm, tallies(watch(t, batch, 30*time.Second))...) })
-		t.Run("pauses", func(t *testing.T) {
-			defer pauseCPU(t, pauser)()
-			paused = append(paused, tallies(watch(t, batch, 30*time.Second))...)
-		})
-		if t.Failed() {
-			return
-		}
-		for i := len(calm) - len(batch); i < len(calm); i++ {
-			a, b := calm[i], paused[i]
-			say("| %s |%s %.0f | %.0f | %s | %s | %.1f |", a.name, a.early, 100*a.late, 100*b.late, seconds(a.decided),
-				seconds(b.decided), a.mbits)
-		}
+	figures[run+verified.RightFrom10s] = 100 * n.right(10*time.Second, math.MaxInt64)
+	if last := n.decided(); last < math.MaxInt64 {
+		figures[run+verified.LastRight] = last.Seconds()
 	}
-	say("")
-	for _, s := range []struct {
-		name string
-		all  []tally
-	}{{"without pauses", calm}, {"with pauses", paused}} {
-		say("%s, where one queue is shared: %s", s.name, sum(s.all, true))
-		say("%s, elsewhere: %s", s.name, sum(s.all, false))
-	}
-	say("")
-
-	say("| condition | control | couple | Mbit/s | of cubic's | of the rival's |\n|---|---|---|---|---|---|")
-	loaded := map[string]bool{"dwc": true, "cubic": true}
-	for _, batch := range priceTable {
-		t.Run("prices", func(t *testing.T) { prices(t, batch, loaded) })
-	}
+	figures[run+verified.Carried] = mbits(n.pair, 0, n.start)
 }
 
 // pausesPerSecond is how often the CPU pauses, for 1 to 20 ms each time.
@@ -542,117 +448,30 @@ func mbits(p pair, before int64, since time.Time) float64 {
 	return float64(p.received.Load()-before) * 8 / 1e6 / time.Since(since).Seconds()
 }
 
-// priced is a connection of which the goodput is of interest.
-type priced struct {
-	condition
-	cc, couple string
-}
-
-// prices prints what connections side by side carry from 5 s to 40 s, and what that is of the first one's.
-func prices(t *testing.T, batch []priced, loaded map[string]bool) {
-	var nets []*judged
-	for _, p := range batch {
-		nets = append(nets, newJudged(t, p.condition))
-	}
-	for i, p := range batch {
-		if p.couple != "" {
-			verb := map[bool]string{true: "switch", false: "load"}[loaded[p.cc]]
-			mpcc(t, verb, "cc/"+p.cc, "--set", "couple="+p.couple)
-			loaded[p.cc] = true
+// TestVerifyPrice records what a connection carries from 5 s to 40 s in one of verified.PriceConditions, and what its rival does.
+func TestVerifyPrice(t *testing.T) {
+	c := find(t, verified.PriceConditions)
+	cc, always := strings.CutSuffix(*verifyControl, verified.Always)
+	if args := []string{"cc/" + cc}; cc != "cubic" {
+		if always {
+			args = append(args, "--set", "couple=always")
 		}
-		nets[i].run(t, p.cc)
+		load(t, args...)
 	}
+	n := newJudged(t, condition{c})
+	n.run(t, cc)
 	time.Sleep(5 * time.Second)
-	start := time.Now()
-	var before, rivals []int64
-	for _, n := range nets {
-		before = append(before, n.received.Load())
-		for _, rival := range n.rivals {
-			rivals = append(rivals, rival.received.Load())
-		}
+	pairs := map[string]pair{verified.GoodputOwn: n.pair}
+	for _, rival := range n.rivals {
+		pairs[verified.GoodputOthers] = rival
+	}
+	start, before, figures := time.Now(), map[string]int64{}, map[string]float64{}
+	for whose, p := range pairs {
+		before[whose] = p.received.Load()
 	}
 	time.Sleep(35 * time.Second)
-	first := mbits(nets[0].pair, before[0], start)
-	for i, p := range batch {
-		got := mbits(nets[i].pair, before[i], start)
-		row := fmt.Sprintf("| %v | %s | %s | %.2f |", p.condition, p.cc, p.couple, got)
-		if p.cross == "" {
-			say("%s %.2f | |", row, got/first)
-		} else {
-			say("%s | %.2f |", row, got/mbits(nets[i].rivals[0], rivals[i], start))
-		}
+	for whose, p := range pairs {
+		figures[whose] = mbits(p, before[whose], start)
 	}
-}
-
-// conditionTable has in each batch about as much traffic as a VM in its own time carries.
-var conditionTable = [][]condition{
-	{
-		{rate: 10, rtts: []int{20, 20}, queue: 1, queues: 1},
-		{rate: 10, rtts: []int{20, 20}, queue: 1, queues: 2},
-		{rate: 10, rtts: []int{40, 60}, queue: 5, queues: 1},
-		{rate: 10, rtts: []int{40, 60}, queue: 5, queues: 2},
-	}, {
-		{rate: 10, rtts: []int{10, 100}, queue: 1, queues: 1},
-		{rate: 10, rtts: []int{10, 100}, queue: 1, queues: 2},
-		{rate: 10, rtts: []int{20, 20}, queue: 0.2, queues: 1},
-		{rate: 10, rtts: []int{20, 20}, queue: 0.2, queues: 2},
-	}, {
-		{rate: 10, rtts: []int{40, 60}, queue: 1, queues: 1, loss: 0.5},
-		{rate: 10, rtts: []int{40, 60}, queue: 1, queues: 2, loss: 0.5},
-		{rate: 6, rtts: []int{20, 30}, queue: 1, queues: 1, loss: 2},
-		{rate: 6, rtts: []int{20, 30}, queue: 1, queues: 2, loss: 2},
-	}, {
-		{rate: 10, rtts: []int{60, 60}, queue: 1, queues: 1, jitter: 30},
-		{rate: 10, rtts: []int{60, 60}, queue: 1, queues: 2, jitter: 30},
-		{rate: 10, rtts: []int{50, 100}, queue: 1, queues: 1, jitter: 5},
-		{rate: 10, rtts: []int{50, 100}, queue: 1, queues: 2, jitter: 5},
-	}, {
-		{rate: 10, rtts: []int{20, 60}, queue: 1, queues: 1, cross: "long"},
-		{rate: 10, rtts: []int{20, 60}, queue: 1, queues: 2, cross: "long"},
-		{rate: 10, rtts: []int{20, 60}, queue: 1, queues: 1, cross: "bursts"},
-		{rate: 10, rtts: []int{20, 60}, queue: 1, queues: 2, cross: "bursts"},
-	}, {
-		{rate: 10, rtts: []int{5, 300}, queue: 0.5, queues: 1},
-		{rate: 10, rtts: []int{5, 300}, queue: 0.5, queues: 2},
-		{rate: 5, rtts: []int{300, 300}, queue: 1, queues: 1},
-		{rate: 5, rtts: []int{300, 300}, queue: 1, queues: 2},
-		{rate: 10, rtts: []int{10, 250}, queue: 0.5, queues: 1, back: true},
-	}, {
-		{rate: 10, rtts: []int{20, 40}, queue: 1, queues: 2, changes: true},
-		{rate: 10, rtts: []int{20, 40}, queue: 1, queues: 1, changes: true},
-		{rate: 10, rtts: []int{20, 30, 40, 50}, queue: 1, queues: 2},
-	}, {
-		{rate: 10, rtts: []int{20, 30, 40, 50}, queue: 1, queues: 1},
-		{rate: 8, rtts: []int{20, 30, 40, 50}, queue: 1, queues: 4},
-		{rate: 10, rtts: []int{20, 40, 60}, queue: 1, queues: 1},
-	}, {
-		{rate: 50, rtts: []int{20, 80}, queue: 1, queues: 1},
-	}, {
-		{rate: 40, rtts: []int{20, 80}, queue: 1, queues: 2},
-	}, {
-		{rate: 100, rtts: []int{20, 40}, queue: 1, queues: 1},
-	}, {
-		{rate: 50, rtts: []int{5, 5}, queue: 2, queues: 1},
-	}, {
-		{rate: 50, rtts: []int{5, 5}, queue: 2, queues: 2},
-	},
-}
-
-var (
-	apart6   = condition{rate: 6, rtts: []int{20, 40}, queue: 1, queues: 2}
-	lossy    = condition{rate: 6, rtts: []int{40, 60}, queue: 1, queues: 2, loss: 0.5}
-	besideIt = condition{rate: 10, rtts: []int{40, 40}, queue: 1, queues: 1, cross: "long"}
-)
-
-// priceTable has the yardstick first where there is no rival.
-var priceTable = [][]priced{
-	{{apart6, "cubic", ""}, {apart6, "dwc", "shared"}, {apart6, "lia", "shared"}, {apart6, "lia", "always"}},
-	{{besideIt, "cubic", ""}, {besideIt, "dwc", "shared"}, {besideIt, "lia", "shared"}, {besideIt, "lia", "always"}},
-	{{besideIt, "dwc", "always"}, {besideIt, "olia", "shared"}, {besideIt, "olia", "always"}, {besideIt, "balia", "shared"}},
-	{{apart6, "cubic", ""}, {apart6, "olia", "shared"}, {apart6, "olia", "always"}, {apart6, "balia", "shared"}},
-	{{besideIt, "coupled", "shared"}, {besideIt, "ewtcp", "shared"}, {besideIt, "dts", "shared"}, {besideIt, "mpcubic", "shared"}},
-	{{apart6, "cubic", ""}, {apart6, "coupled", "shared"}, {apart6, "ewtcp", "shared"}, {apart6, "dts", "shared"}},
-	{{besideIt, "dtsx", "shared"}, {besideIt, "ecmtcp", "shared"}, {besideIt, "wvegas", "shared"}, {besideIt, "cdd", "shared"}},
-	{{apart6, "cubic", ""}, {apart6, "mpcubic", "shared"}, {apart6, "ecmtcp", "shared"}, {apart6, "wvegas", "shared"}},
-	{{lossy, "cubic", ""}, {lossy, "dwc", "shared"}, {lossy, "lia", "shared"}, {lossy, "lia", "always"}},
+	record(t, figures)
 }

@@ -34,6 +34,8 @@ const (
 	Households = "households"
 	Schedulers = "schedulers"
 	SlowPath   = "slow-path"
+	Verdicts   = "verdicts"
+	Prices     = "prices"
 )
 
 // The rows of Kernels: labels of package kernels, and the machine's own kernel.
@@ -87,6 +89,10 @@ func Cells(root, part string) (cells []Cell, err error) {
 	switch part {
 	case Kernels:
 		return kernelCells()
+	case Verdicts:
+		return verdictCells()
+	case Prices:
+		return priceCells()
 	case EndToEnd:
 		objects, err := allObjects("")
 		if err != nil {
@@ -201,7 +207,7 @@ func allObjects(prefix string) (string, error) {
 }
 
 // Parts are all parts, in the order in which make verify fills them: the quick ones first.
-var Parts = []string{Kernels, Native, EndToEnd, Kills, Churn, Cost, Selftests, Soak, Fuzz, SlowPath, Households, Schedulers}
+var Parts = []string{Kernels, Native, EndToEnd, Kills, Churn, Cost, Selftests, Soak, Fuzz, SlowPath, Verdicts, Prices, Households, Schedulers}
 
 // EndToEndRows are the subtests of TestE2E in test/kernels.
 var EndToEndRows = []string{

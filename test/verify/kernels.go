@@ -43,7 +43,7 @@ func runKernels(ctx context.Context, b *bench, cells []verified.Cell) error {
 			objects = append(objects, c.Column)
 		}
 		args := []string{"-test.run=^TestVerifyKernel$", "-test.timeout=" + aBoot.String(), "-verify-objects=" + strings.Join(objects, ",")}
-		found, err := b.guestTest(ctx, row[0].Row, args)
+		found, err := b.guestTest(ctx, row[0].Row, false, args)
 		if err != nil {
 			return fmt.Errorf("%s: %w", row[0].Row, err)
 		}
@@ -60,9 +60,9 @@ func runKernels(ctx context.Context, b *bench, cells []verified.Cell) error {
 	return nil
 }
 
-// guestTest runs a test of test/e2e on the kernel of a label, or on the machine's own, and returns the records that it
-// leaves, also when it has failed.
-func (b *bench) guestTest(ctx context.Context, label string, args []string) (verified.Table, error) {
+// guestTest runs a test of test/e2e on the kernel of a label, in its own time or not, or on the machine's own, and returns the
+// records that it leaves, also when it has failed.
+func (b *bench) guestTest(ctx context.Context, label string, ownTime bool, args []string) (verified.Table, error) {
 	dir, err := os.MkdirTemp("", "mpcc-verify-*")
 	if err != nil {
 		return nil, err
@@ -73,7 +73,7 @@ func (b *bench) guestTest(ctx context.Context, label string, args []string) (ver
 	if label == verified.OwnKernel {
 		err = b.ownTest(ctx, append(args, "-verify-results="+filepath.Join(dir, file)))
 	} else {
-		release, err = bootTest(ctx, label, dir, append(args, "-verify-results=/results/"+file))
+		release, err = bootTest(ctx, label, ownTime, dir, append(args, "-verify-results=/results/"+file))
 	}
 	text, unread := os.ReadFile(filepath.Join(dir, file))
 	if unread != nil {
@@ -113,7 +113,7 @@ func (b *bench) ownTest(ctx context.Context, args []string) (err error) {
 }
 
 // bootTest runs a test of test/e2e in a VM, and returns the kernel's release.
-func bootTest(ctx context.Context, label, results string, args []string) (string, error) {
+func bootTest(ctx context.Context, label string, ownTime bool, results string, args []string) (string, error) {
 	kernel, err := kernels.Find(label)
 	if err != nil {
 		return "", err
@@ -127,7 +127,7 @@ func bootTest(ctx context.Context, label, results string, args []string) (string
 	defer cancel()
 	result, err := vm.Run(ctx, vm.Spec{
 		Kernel: kernel, Files: files, Env: kernels.ProjectEnv(), Cmd: append([]string{"/usr/bin/e2e.test"}, args...),
-		Stdout: os.Stderr, ResultsDir: results, Stage: say,
+		Stdout: os.Stderr, ResultsDir: results, OwnTime: ownTime, Stage: say,
 	})
 	if err == nil && result.Status != 0 {
 		err = fmt.Errorf("the tests ended with status %d", result.Status)

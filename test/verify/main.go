@@ -144,6 +144,8 @@ var runners = map[string]func(context.Context, *bench, []verified.Cell) error{
 	verified.SlowPath:   runSweep(verified.SlowPath),
 	verified.Households: runSweep(verified.Households),
 	verified.Schedulers: runSweep(verified.Schedulers),
+	verified.Verdicts:   runBottlenecks(verified.Verdicts, "TestVerifyVerdict"),
+	verified.Prices:     runBottlenecks(verified.Prices, "TestVerifyPrice"),
 }
 
 // bench is what all parts are run with.

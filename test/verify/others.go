@@ -26,7 +26,7 @@ func runOwn(ctx context.Context, b *bench, part, test string, cells []verified.C
 		names = append(names, c.Row)
 	}
 	// A test that fails has left its records all the same.
-	found, failed := b.guestTest(ctx, verified.OwnKernel, []string{
+	found, failed := b.guestTest(ctx, verified.OwnKernel, false, []string{
 		"-test.v", "-test.run=^" + test + "$", "-test.timeout=2h", "-verify-objects=" + strings.Join(names, ","),
 	})
 	for _, c := range cells {

@@ -81,11 +81,17 @@ func reliability(w *strings.Builder, root string) error {
 			w.WriteString(section)
 			continue
 		}
-		if sweep, is := verified.Sweeps[name]; is {
+		sweep, is := verified.Sweeps[name]
+		switch {
+		case name == verified.Verdicts:
+			parts[name].writeVerdicts(w)
+		case name == verified.Prices:
+			parts[name].writePrices(w)
+		case is:
 			if err := parts[name].writeSweep(w, root, sweep); err != nil {
 				return err
 			}
-		} else {
+		default:
 			parts[name].writeRows(w)
 		}
 		w.WriteString(text)

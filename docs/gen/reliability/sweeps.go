@@ -36,13 +36,18 @@ func (p part) writeSweep(w *strings.Builder, root string, s verified.Sweep) erro
 	}
 	p.writeRatios(w, s, "nothing shared, own", s.Apart, apart, capacities, verified.GoodputOwn)
 	p.writeRatios(w, s, "shared, own : others'", s.Shared, shared, nil, verified.GoodputOwn, verified.GoodputOthers)
+	p.writeWhen(w)
+	return nil
+}
+
+// writeWhen says how much of a table was measured, when and on what.
+func (p part) writeWhen(w *strings.Builder) {
 	var kernels, dates, commits []string
 	for _, r := range p.table {
 		kernels, dates, commits = append(kernels, r.Kernel), append(dates, r.Date), append(commits, r.Commit)
 	}
 	fmt.Fprintf(w, "%d of %d measured, %s, on Linux %s, at commit %s.\n\n",
 		len(p.table), len(p.cells), span(dates), distinct(kernels), distinct(commits))
-	return nil
 }
 
 // capacities returns what all links of the user carry, in Mbit/s of content, in each network whose links do not change.
@@ -99,7 +104,7 @@ func (p part) writeRatios(w *strings.Builder, s verified.Sweep, title, reference
 	fmt.Fprintf(w, "%s\n", strings.Repeat("---:|", len(columns)+1))
 	for _, network := range networks {
 		fmt.Fprintf(w, "| %s", network)
-		if p.isOlder(network) {
+		if p.isOlder(func(c verified.Cell) bool { return c.Row == network }) {
 			w.WriteString(older)
 		}
 		if capacities != nil {
@@ -128,10 +133,10 @@ func (p part) writeRatios(w *strings.Builder, s verified.Sweep, title, reference
 	w.WriteString("\n")
 }
 
-// isOlder says whether something in a row was measured with an algorithm or a scenario that has changed since.
-func (p part) isOlder(row string) bool {
+// isOlder says whether one of some cells was measured with an algorithm or a scenario that has changed since.
+func (p part) isOlder(chosen func(verified.Cell) bool) bool {
 	return slices.ContainsFunc(p.cells, func(c verified.Cell) bool {
 		r, found := p.table.Find(c)
-		return c.Row == row && found && !r.Of(c)
+		return chosen(c) && found && !r.Of(c)
 	})
 }
