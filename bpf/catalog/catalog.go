@@ -114,7 +114,7 @@ var Entries = []Entry{
 		Coupling:       "|G|",
 		Reconstruction: "the grouping, by RTTs alone, and the cap 1/w",
 		State:          "nothing",
-		Good:           "a fair part of a shared bottleneck: 0.92 of what a CUBIC flow beside it has (docs/couple.md)",
+		Good:           "a fair part of a shared bottleneck (docs/couple.md)",
 		Bad:            "bottlenecks without a queue (random losses, fq_codel): their RTTs tell nothing",
 	},
 	{
