@@ -106,6 +106,28 @@ static void check_scales(const struct mpcc_delays *own, int scale, int end, stru
 	}
 }
 
+static double evidence_by(double n, double alike, double f)
+{
+	double all = n * f * (alike - 3 * f / 4) / (1 - f * f);
+
+	return __builtin_fmin(4, __builtin_fmax(-4, all));
+}
+
+/* How far the header's evidence of a scale may be off, if f is off by so much: n is off by one, alike and 3 f / 4 by 1/256. */
+static double wrong_by(double n, double alike, double f, double f_wrong)
+{
+	double most_f = __builtin_fmin(f + f_wrong, 0.84), least_f = __builtin_fmax(f - f_wrong, 0),
+	       wrong = 0;
+
+	for (int i = 0; i < 8; i++) {
+		double of = evidence_by(__builtin_fmax(n - (i & 1), 0),
+					alike + (i & 4 ? 2 : -2) / 256., i & 2 ? most_f : least_f);
+
+		wrong = __builtin_fmax(wrong, __builtin_fabs(of - evidence_by(n, alike, f)));
+	}
+	return wrong + 1 / 256.;
+}
+
 /*
  * The evidence of the sums in a record, by the formulas of bottleneck.h, and how far the header's evidence may be from the
  * formulas': the header has alike and f in whole 256ths, n and the mean square in whole numbers.
@@ -117,7 +139,7 @@ static void check_evidence(const struct mpcc_delays *own, __u32 finest, __s32 go
 
 	for (__u32 j = finest; j < MPCC_SCALES; j++) {
 		const struct mpcc_scale *s = &own->scales[j];
-		double mean, n, alike, f, f_wrong, found;
+		double mean, n, alike, f, f_wrong, found, found_wrong;
 
 		if (s->count < 4 || s->power < s->count || (!heard && has_gaps(own, j)))
 			continue;
@@ -128,21 +150,21 @@ static void check_evidence(const struct mpcc_delays *own, __u32 finest, __s32 go
 		/* The finest scale tells of the noise; so does the next, if that is of intervals. */
 		if (heard == 1 || (heard == 2 && j < 3)) {
 			noise = __builtin_fmax(noise, mean * (1 << j));
-			if (heard == 2 || alike < 0.5 - 1 / 256.)
+			if (heard == 2)
 				continue;
-			evidence = n * 0.84 * __builtin_fmax(0, alike - 0.5);
-			wrong = n / 256 + 1;
+			evidence = __builtin_fmax(0, evidence_by(n, alike, 0.84));
+			wrong = wrong_by(n, alike, 0.84, 1 / 256.);
 			continue;
 		}
 		f = __builtin_fmax(0, 0.84 * (1 - noise / (mean * (1 << j))));
 		f_wrong = 1 / 256. + 2 / mean;
-		found = n * f * (alike - 5 * f / 8);
-		/* Evidence for one queue is halved after evidence for two; where the sign is in doubt, nothing is checked. */
-		if (found > 0 && evidence < 0 && -evidence <= wrong)
-			return;
-		evidence += evidence < 0 && found > 0 ? found / 2 : found;
-		wrong += n * (__builtin_fabs(alike - 5 * f / 4) + f_wrong) * f_wrong +
-			 n * (f + f_wrong) * 2 / 256 + 1;
+		found = evidence_by(n, alike, f);
+		found_wrong = wrong_by(n, alike, f, f_wrong);
+		/* Evidence against counts double, until evidence for one queue is halved: what is wrong as well. */
+		if (found < 0 && evidence > 0)
+			evidence -= __builtin_fmin(-found, evidence / 2);
+		evidence += found;
+		wrong += 2 * found_wrong + 1 / 256.;
 	}
 	require(__builtin_fabs(got_q8 / 256. - evidence) <= wrong,
 		"evidence %g, want %g to within %g", got_q8 / 256., evidence, wrong);

@@ -25,11 +25,11 @@
  *   f       1 - noise / square: the share of the square at a coarser scale that is not noise. With a shared queue alike is
  *           f there, with two queues 0
  *
- * n changes at a coarser scale are evidence of n f (alike - f / 2), in logarithms of the odds, for small f. 5 f / 8 is taken
- * in place of f / 2, because a wrong "shared" costs more than a missed queue. Two queues that merely fill in step are alike
- * at coarse scales, so evidence of a coarse scale for a shared queue is halved after evidence of finer scales against one.
- * The finest heard scale gives evidence for a shared queue only, and only if alike is above 1/2 there: noise may hide a
- * queue, but cannot make two queues the same.
+ * n changes at a coarser scale are evidence of n f (alike - r) / (1 - f^2), in logarithms of the odds, as of normal numbers that
+ * correlate by f or not at all: r is f / 2 for small f, and 3 f / 4 for f = 0.84. 3 f / 4 is taken for all, because a wrong
+ * "shared" costs more than a missed queue. f is known at the coarse scales only roughly, so no scale gives more than 4. The
+ * finest heard scale, with f = 0.84, gives evidence for a shared queue only: noise may hide a queue, but cannot make two
+ * queues the same.
  *
  * The sibling may see the same delay later, by up to the difference of the base RTTs: the lag at which the
  * evidence is best is sought, one other lag each time.
@@ -39,7 +39,9 @@
  *
  * A host whose CPU pauses for some milliseconds delays all its subflows at once, and the burst that ends the pause fills
  * every queue. Such changes are few and large. So a second difference larger than twice the mean magnitude of the
- * second differences summed so far at the same scale is cut down to that.
+ * second differences summed so far at the same scale is cut down to that. And with the pauses queues apart are alike at fine
+ * scales, and the less the coarser the scale is, where a shared queue is the more alike: so evidence of a scale against a
+ * shared queue counts double, until it has halved the evidence of finer scales for one.
  *
  * What it cannot tell: queues that fill and drain in step to within an interval (identical paths, nothing
  * random); a queue that hardly changes in 17 seconds, or less than jitter does; one that a scheduler
@@ -96,6 +98,8 @@
 #define MPCC_EVIDENCE_TO_STAY (1 << 8)
 #define MPCC_MOST_NEW_EVIDENCE (16 << 8)
 #define MPCC_MOST_OLD_EVIDENCE (8 << 8)
+/* What a single scale counts for at most. */
+#define MPCC_MOST_OF_A_SCALE (4 << 8)
 /* 0.84, of 256: even behind one queue two subflows do not sample the same packets. */
 #define MPCC_ALIKE_AT_BEST 215
 
@@ -495,6 +499,15 @@ static __always_inline bool has_gaps(const struct mpcc_delays *d, __u32 scale)
 	return 2 * count < 3 * next;
 }
 
+/* The evidence of so many changes, with alike and f of 256. */
+static __always_inline __s32 evidence_of(__s32 changes, __s32 alike, __u32 f)
+{
+	__s32 strength = f * (256 * 256) / (256 * 256 - f * f);
+
+	return within(changes * strength * (alike - (__s32)(f * 3 >> 2)) >> 8,
+		      MPCC_MOST_OF_A_SCALE);
+}
+
 /* The evidence that the two share a queue which the sibling sees so many intervals later; < 0: against it. */
 MPCC_GLOBAL __s32 compare_delays(struct mpcc_delays *own nonnull,
 				 const struct mpcc_delays *sibling nonnull, __s32 lag)
@@ -506,7 +519,7 @@ MPCC_GLOBAL __s32 compare_delays(struct mpcc_delays *own nonnull,
 	add_scales(own, sibling, finest, lag);
 	for (__u32 j = 0; j < MPCC_SCALES; j++) {
 		const struct mpcc_scale *s = &own->scales[j];
-		__s32 changes, alike, expected, found;
+		__s32 changes, alike, found;
 		__u64 power;
 
 		if (j < finest || s->count < MPCC_FEWEST_CHANGES || s->power < s->count)
@@ -518,8 +531,9 @@ MPCC_GLOBAL __s32 compare_delays(struct mpcc_delays *own nonnull,
 		/* A few large changes among many small ones count as a few. */
 		changes = s->sum * s->sum / (2 * s->power);
 		if (!heard || (heard == 1 && j < MPCC_INTERVAL_SCALES)) {
-			if (!heard && alike > 128)
-				evidence = changes * MPCC_ALIKE_AT_BEST * (alike - 128) >> 8;
+			found = evidence_of(changes, alike, MPCC_ALIKE_AT_BEST);
+			if (!heard && found > 0)
+				evidence = found;
 			if (noise < power)
 				noise = power;
 			heard++;
@@ -527,9 +541,11 @@ MPCC_GLOBAL __s32 compare_delays(struct mpcc_delays *own nonnull,
 		}
 		if (noise >= power)
 			continue;
-		expected = MPCC_ALIKE_AT_BEST - (__s32)(noise * MPCC_ALIKE_AT_BEST / power);
-		found = changes * expected * (alike - (expected * 5 >> 3)) >> 8;
-		evidence += evidence < 0 && found > 0 ? found >> 1 : found;
+		found = evidence_of(changes, alike,
+				    MPCC_ALIKE_AT_BEST - noise * MPCC_ALIKE_AT_BEST / power);
+		if (found < 0 && evidence > 0)
+			evidence -= -found < evidence / 2 ? -found : evidence / 2;
+		evidence += found;
 	}
 	return evidence;
 }
