@@ -34,6 +34,7 @@ const (
 	Households = "households"
 	Schedulers = "schedulers"
 	SlowPath   = "slow-path"
+	Shares     = "shares"
 	Verdicts   = "verdicts"
 	Prices     = "prices"
 )
@@ -152,7 +153,7 @@ func Cells(root, part string) (cells []Cell, err error) {
 		return cells, err
 	case Fuzz:
 		return fuzzCells(root)
-	case Households, Schedulers, SlowPath:
+	case Households, Schedulers, SlowPath, Shares:
 		return Sweeps[part].cells(root)
 	case Cost:
 		var exporter, commands string
@@ -207,7 +208,8 @@ func allObjects(prefix string) (string, error) {
 }
 
 // Parts are all parts, in the order in which make verify fills them: the quick ones first.
-var Parts = []string{Kernels, Native, EndToEnd, Kills, Churn, Cost, Selftests, Soak, Fuzz, SlowPath, Verdicts, Prices, Households, Schedulers}
+var Parts = []string{Kernels, Native, EndToEnd, Kills, Churn, Cost, Selftests, Soak, Fuzz, SlowPath, Verdicts, Prices, Households, Schedulers,
+	Shares}
 
 // EndToEndRows are the subtests of TestE2E in test/kernels.
 var EndToEndRows = []string{

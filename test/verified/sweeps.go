@@ -21,6 +21,10 @@ type Sweep struct {
 	Apart, Shared string
 	// Of packet schedulers, which run under the kernel's cubic: networks in which they run under OtherControls too.
 	Others []string
+	// Of congestion controls: a packet scheduler under which all but tcp run too, beside the kernel's.
+	Scheduler string
+	// The mean of so many runs in the simulator is a record; 0: one run in a VM.
+	Simulated int
 }
 
 // OtherControls are congestion controls under which packet schedulers are measured, beside the kernel's cubic.
@@ -28,9 +32,13 @@ var OtherControls = []string{"bbr", "lia", "dwc"}
 
 // Sweeps are by the name of their part.
 var Sweeps = map[string]Sweep{
-	Households: {"internal/experiment/own/households.yaml", "home", catalog.CC, "cubic", "tcp", nil},
-	Schedulers: {"internal/experiment/own/households.yaml", "home", catalog.Sched, "default", "default", []string{"fibre-lte-wifi"}},
-	SlowPath:   {"internal/experiment/own/slow-path.yaml", "kind", catalog.Sched, "default", "default", []string{"slows-down", "satellite"}},
+	Households: {File: "internal/experiment/own/households.yaml", Rows: "home", Kind: catalog.CC, Apart: "cubic", Shared: "tcp"},
+	Schedulers: {File: "internal/experiment/own/households.yaml", Rows: "home", Kind: catalog.Sched, Apart: "default", Shared: "default",
+		Others: []string{"fibre-lte-wifi"}},
+	SlowPath: {File: "internal/experiment/own/slow-path.yaml", Rows: "kind", Kind: catalog.Sched, Apart: "default", Shared: "default",
+		Others: []string{"slows-down", "satellite"}},
+	Shares: {File: "internal/experiment/own/shares.yaml", Rows: "line", Kind: catalog.CC, Shared: "tcp", Scheduler: "earliest",
+		Simulated: 10},
 }
 
 // The figures of a record of a sweep, in Mbit/s: what the user has, and what each of the others on the user's line has.
@@ -40,18 +48,37 @@ const (
 )
 
 // Columns are what the sweep compares. Of congestion controls: tcp, a single TCP connection under the kernel's CUBIC, by the
-// user's first way; the kernel's own on each subflow; and mpcc's. Of packet schedulers: the kernel's, and mpcc's.
+// user's first way; the kernel's own on each subflow, of which the simulator has no bbr; and mpcc's. Of packet schedulers: the
+// kernel's, and mpcc's.
 func (s Sweep) Columns() []string {
 	names := map[catalog.Kind][]string{
 		catalog.CC:    {"tcp", "cubic", "reno", "bbr"},
 		catalog.Sched: {"default"},
 	}[s.Kind]
+	if s.Simulated > 0 {
+		names = slices.DeleteFunc(names, func(name string) bool { return name == "bbr" })
+	}
 	for _, e := range catalog.Entries {
 		if e.Kind == s.Kind {
 			names = append(names, e.Name)
 		}
 	}
+	if s.Scheduler != "" {
+		for _, name := range names[1:] {
+			names = append(names, name+under+s.Scheduler)
+		}
+	}
 	return names
+}
+
+// Chosen tells which congestion control and packet scheduler run in a column, in a row in which packet schedulers run under cc.
+// scheduler is empty for the kernel's.
+func (s Sweep) Chosen(column, cc string) (control, scheduler string) {
+	if s.Kind == catalog.Sched {
+		return cc, column
+	}
+	control, scheduler, _ = strings.Cut(column, under)
+	return control, scheduler
 }
 
 // networks are the scenario's.
@@ -68,7 +95,9 @@ func (s Sweep) networks(root string) ([]string, error) {
 	return nil, fmt.Errorf("%s sweeps over no %s", s.File, s.Rows)
 }
 
-const under = "+" // between a network and a congestion control in the name of a row
+// under stands between a network and a congestion control in the name of a row, and between a congestion control and a packet
+// scheduler in the name of a column.
+const under = "+"
 
 // Setup tells what a row's name says: the network, and under which congestion control packet schedulers run there.
 func Setup(row string) (network, cc string) {
@@ -84,9 +113,19 @@ func (s Sweep) cells(root string) (cells []Cell, err error) {
 	if err != nil {
 		return nil, err
 	}
-	file, err := Files(root, s.File)
+	files := []string{s.File}
+	if s.Simulated > 0 {
+		files = append(files, "internal/experiment/sim/*.go")
+	}
+	file, err := Files(root, files...)
 	if err != nil {
 		return nil, err
+	}
+	objects := map[string]string{} // digests
+	for _, e := range catalog.Entries {
+		if objects[e.ID()], err = objectDigest(e.ID()); err != nil {
+			return nil, err
+		}
 	}
 	for _, network := range networks {
 		rows := []string{network}
@@ -98,17 +137,8 @@ func (s Sweep) cells(root string) (cells []Cell, err error) {
 		for _, row := range rows {
 			_, cc := Setup(row)
 			for _, name := range s.Columns() {
-				digest := file
-				for _, id := range []string{string(catalog.CC) + "/" + cc, string(s.Kind) + "/" + name} {
-					if _, err := catalog.Find(id); err != nil {
-						continue // the kernel's
-					}
-					object, err := objectDigest(id)
-					if err != nil {
-						return nil, err
-					}
-					digest += object
-				}
+				control, scheduler := s.Chosen(name, cc)
+				digest := file + objects[string(catalog.CC)+"/"+control] + objects[string(catalog.Sched)+"/"+scheduler]
 				cells = append(cells, Cell{Row: row, Column: name, Digest: digest})
 			}
 		}

@@ -144,6 +144,7 @@ var runners = map[string]func(context.Context, *bench, []verified.Cell) error{
 	verified.SlowPath:   runSweep(verified.SlowPath),
 	verified.Households: runSweep(verified.Households),
 	verified.Schedulers: runSweep(verified.Schedulers),
+	verified.Shares:     runSweep(verified.Shares),
 	verified.Verdicts:   runBottlenecks(verified.Verdicts, "TestVerifyVerdict"),
 	verified.Prices:     runBottlenecks(verified.Prices, "TestVerifyPrice"),
 }

@@ -87,6 +87,10 @@ func reliability(w *strings.Builder, root string) error {
 			parts[name].writeVerdicts(w)
 		case name == verified.Prices:
 			parts[name].writePrices(w)
+		case name == verified.Shares:
+			if err := parts[name].writeShares(w, root, sweep); err != nil {
+				return err
+			}
 		case is:
 			if err := parts[name].writeSweep(w, root, sweep); err != nil {
 				return err

@@ -46,8 +46,12 @@ func (p part) writeWhen(w *strings.Builder) {
 	for _, r := range p.table {
 		kernels, dates, commits = append(kernels, r.Kernel), append(dates, r.Date), append(commits, r.Commit)
 	}
-	fmt.Fprintf(w, "%d of %d measured, %s, on Linux %s, at commit %s.\n\n",
-		len(p.table), len(p.cells), span(dates), distinct(kernels), distinct(commits))
+	on := "on Linux " + distinct(kernels)
+	if on == "on Linux simulated" {
+		on = "in the simulator"
+	}
+	fmt.Fprintf(w, "%d of %d measured, %s, %s, at commit %s.\n\n",
+		len(p.table), len(p.cells), span(dates), on, distinct(commits))
 }
 
 // capacities returns what all links of the user carry, in Mbit/s of content, in each network whose links do not change.
