@@ -68,25 +68,33 @@ func run(args []string) (int, error) {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	b := &bench{root: root, commit: commitOf(ctx, root)}
+	b := &bench{root: root, commit: commitOf(ctx, root), cells: map[string][]verified.Cell{}}
 	defer b.close()
+	var parts []string
+	due := map[string][]verified.Cell{}
 	for _, choice := range chosen { // before anything is run
-		if _, err := b.choose(choice, *force); err != nil {
-			return 2, err
-		}
-	}
-	for _, choice := range chosen {
 		cells, err := b.choose(choice, *force)
 		if err != nil {
 			return 2, err
 		}
-		if len(cells) == 0 {
-			say(choice + ": all there")
+		part := partOf(choice)
+		if !slices.Contains(parts, part) {
+			parts = append(parts, part)
+		}
+		for _, c := range cells {
+			if !slices.Contains(due[part], c) {
+				due[part] = append(due[part], c)
+			}
+		}
+	}
+	for _, part := range parts {
+		if len(due[part]) == 0 {
+			say(part + ": all there")
 			continue
 		}
 		b.began = time.Now()
-		if err := runners[partOf(choice)](ctx, b, cells); err != nil {
-			return 1, fmt.Errorf("%s: %w", choice, err)
+		if err := runners[part](ctx, b, due[part]); err != nil {
+			return 1, fmt.Errorf("%s: %w", part, err)
 		}
 	}
 	if b.failed > 0 {
@@ -97,7 +105,7 @@ func run(args []string) (int, error) {
 
 // list prints of each part how many of its checks are to be run, and how long all of them have taken.
 func list(root string) error {
-	b := &bench{root: root}
+	b := &bench{root: root, cells: map[string][]verified.Cell{}}
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "PART\tCHECKS\tTO RUN\tMINUTES IN ALL")
 	for _, part := range verified.Parts {
@@ -152,6 +160,7 @@ var runners = map[string]func(context.Context, *bench, []verified.Cell) error{
 // bench is what all parts are run with.
 type bench struct {
 	root, commit string
+	cells        map[string][]verified.Cell // by their part, as far as known
 	keeping      sync.Mutex
 	failed       int
 	began        time.Time         // of what is kept next
@@ -170,14 +179,26 @@ func partOf(choice string) string {
 	return part
 }
 
+// all returns the cells of a part, of which it works out the digests once.
+func (b *bench) all(part string) ([]verified.Cell, error) {
+	if cells, ok := b.cells[part]; ok {
+		return cells, nil
+	}
+	cells, err := verified.Cells(b.root, part)
+	if err == nil {
+		b.cells[part] = cells
+	}
+	return cells, err
+}
+
 // choose returns the cells of PART, or of those PART/… names, that need a run.
 func (b *bench) choose(choice string, force bool) ([]verified.Cell, error) {
 	part, within, _ := strings.Cut(choice, "/")
-	all, err := verified.Cells(b.root, part)
+	all, err := b.all(part)
 	if err != nil {
 		return nil, err
 	}
-	all = slices.DeleteFunc(all, func(c verified.Cell) bool {
+	all = slices.DeleteFunc(slices.Clone(all), func(c verified.Cell) bool {
 		return within != "" && c.Name() != within && !strings.HasPrefix(c.Name(), within+"/")
 	})
 	if len(all) == 0 {
