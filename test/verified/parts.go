@@ -108,7 +108,8 @@ func Cells(root, part string) (cells []Cell, err error) {
 		}
 		return cells, nil
 	case Native:
-		digest, err = Files(root, "cmd/mpcc/*.go", "cmd/mpcc/*_test.go", "pkg/*/*.go", "pkg/*/*_test.go", "internal/experiment/lab/*.go")
+		digest, err = Files(root, "cmd/mpcc/*.go", "cmd/mpcc/*_test.go", "pkg/*/*.go", "pkg/*/*_test.go",
+			"internal/experiment/lab/*.go")
 		return []Cell{{Row: NativeTests, Digest: digest}}, err
 	case Kills:
 		digest, err = Files(root, "cmd/mpcc/*.go", "loader/*.go", "pkg/paths/*.go", "pkg/use/*.go", "internal/atomicfile/*.go")
@@ -208,8 +209,10 @@ func allObjects(prefix string) (string, error) {
 }
 
 // Parts are all parts, in the order in which make verify fills them: the quick ones first.
-var Parts = []string{Kernels, Native, EndToEnd, Kills, Churn, Cost, Selftests, Soak, Fuzz, SlowPath, Verdicts, Prices, Households, Schedulers,
-	Shares}
+var Parts = []string{
+	Kernels, Native, EndToEnd, Kills, Churn, Cost, Selftests, Soak, Fuzz,
+	SlowPath, Verdicts, Prices, Households, Schedulers, Shares,
+}
 
 // EndToEndRows are the subtests of TestE2E in test/kernels.
 var EndToEndRows = []string{
@@ -227,8 +230,8 @@ var KilledCommands = []string{
 // ChurnControls are the congestion controls of Churn.
 var ChurnControls = []string{"lia", "olia", "dts", "balia"}
 
-// SelftestControls are the rows of Selftests: the kernel's own for comparison, that under the scheduler which is recommended, and
-// mpcc's.
+// SelftestControls are the rows of Selftests: the kernel's own for comparison, that under the scheduler which is
+// recommended, and mpcc's.
 func SelftestControls() []string {
 	names := []string{"cubic", "cubic+earliest"}
 	for _, e := range catalog.Entries {

@@ -32,13 +32,22 @@ var OtherControls = []string{"bbr", "lia", "dwc"}
 
 // Sweeps are by the name of their part.
 var Sweeps = map[string]Sweep{
-	Households: {File: "internal/experiment/own/households.yaml", Rows: "home", Kind: catalog.CC, Apart: "cubic", Shared: "tcp"},
-	Schedulers: {File: "internal/experiment/own/households.yaml", Rows: "home", Kind: catalog.Sched, Apart: "default", Shared: "default",
-		Others: []string{"fibre-lte-wifi"}},
-	SlowPath: {File: "internal/experiment/own/slow-path.yaml", Rows: "kind", Kind: catalog.Sched, Apart: "default", Shared: "default",
-		Others: []string{"slows-down", "satellite"}},
-	Shares: {File: "internal/experiment/own/shares.yaml", Rows: "line", Kind: catalog.CC, Shared: "tcp", Scheduler: "earliest",
-		Simulated: 10},
+	Households: {
+		File: "internal/experiment/own/households.yaml", Rows: "home", Kind: catalog.CC,
+		Apart: "cubic", Shared: "tcp",
+	},
+	Schedulers: {
+		File: "internal/experiment/own/households.yaml", Rows: "home", Kind: catalog.Sched,
+		Apart: "default", Shared: "default", Others: []string{"fibre-lte-wifi"},
+	},
+	SlowPath: {
+		File: "internal/experiment/own/slow-path.yaml", Rows: "kind", Kind: catalog.Sched,
+		Apart: "default", Shared: "default", Others: []string{"slows-down", "satellite"},
+	},
+	Shares: {
+		File: "internal/experiment/own/shares.yaml", Rows: "line", Kind: catalog.CC,
+		Shared: "tcp", Scheduler: "earliest", Simulated: 10,
+	},
 }
 
 // The figures of a record of a sweep, in Mbit/s: what the user has, and what each of the others on the user's line has.
@@ -48,8 +57,8 @@ const (
 )
 
 // Columns are what the sweep compares. Of congestion controls: tcp, a single TCP connection under the kernel's CUBIC, by the
-// user's first way; the kernel's own on each subflow, of which the simulator has no bbr; and mpcc's. Of packet schedulers: the
-// kernel's, and mpcc's.
+// user's first way; the kernel's own on each subflow, of which the simulator has no bbr; and mpcc's. Of packet
+// schedulers: the kernel's, and mpcc's.
 func (s Sweep) Columns() []string {
 	names := map[catalog.Kind][]string{
 		catalog.CC:    {"tcp", "cubic", "reno", "bbr"},
@@ -65,14 +74,14 @@ func (s Sweep) Columns() []string {
 	}
 	if s.Scheduler != "" {
 		for _, name := range names[1:] {
-			names = append(names, name+under+s.Scheduler)
+			names = append(names, Under(name, s.Scheduler))
 		}
 	}
 	return names
 }
 
-// Chosen tells which congestion control and packet scheduler run in a column, in a row in which packet schedulers run under cc.
-// scheduler is empty for the kernel's.
+// Chosen tells which congestion control and packet scheduler run in a column, in a row in which packet schedulers run
+// under cc. scheduler is empty for the kernel's.
 func (s Sweep) Chosen(column, cc string) (control, scheduler string) {
 	if s.Kind == catalog.Sched {
 		return cc, column
@@ -95,9 +104,13 @@ func (s Sweep) networks(root string) ([]string, error) {
 	return nil, fmt.Errorf("%s sweeps over no %s", s.File, s.Rows)
 }
 
-// under stands between a network and a congestion control in the name of a row, and between a congestion control and a packet
-// scheduler in the name of a column.
+// under stands between a network and a congestion control in the name of a row, and between a congestion control and a
+// packet scheduler in the name of a column.
 const under = "+"
+
+// Under names the row of a network under a congestion control, or the column of a congestion control under a packet
+// scheduler.
+func Under(what, runs string) string { return what + under + runs }
 
 // Setup tells what a row's name says: the network, and under which congestion control packet schedulers run there.
 func Setup(row string) (network, cc string) {
@@ -131,7 +144,7 @@ func (s Sweep) cells(root string) (cells []Cell, err error) {
 		rows := []string{network}
 		if slices.Contains(s.Others, network) {
 			for _, cc := range OtherControls {
-				rows = append(rows, network+under+cc)
+				rows = append(rows, Under(network, cc))
 			}
 		}
 		for _, row := range rows {

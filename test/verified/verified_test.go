@@ -87,14 +87,18 @@ func TestNamesInTheMakefile(t *testing.T) {
 func TestKeep(t *testing.T) {
 	root := t.TempDir()
 	for _, r := range []Record{
-		{Row: "b", Column: "y", State: Passed}, {Row: "a", State: Failed}, {Row: "b", Column: "x", State: Passed}, {Row: "a", State: Passed, Said: "later"},
+		{Row: "b", Column: "y", State: Passed}, {Row: "a", State: Failed}, {Row: "b", Column: "x", State: Passed},
+		{Row: "a", State: Passed, Said: "later"},
 	} {
 		if err := Keep(root, "part", r); err != nil {
 			t.Fatal(err)
 		}
 	}
 	got, err := Read(root, "part")
-	want := Table{{Row: "a", State: Passed, Said: "later"}, {Row: "b", Column: "x", State: Passed}, {Row: "b", Column: "y", State: Passed}}
+	want := Table{
+		{Row: "a", State: Passed, Said: "later"},
+		{Row: "b", Column: "x", State: Passed}, {Row: "b", Column: "y", State: Passed},
+	}
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("%v, records (-want +got):\n%s", err, diff)
 	}
@@ -103,7 +107,8 @@ func TestKeep(t *testing.T) {
 	}
 }
 
-// The digest of an object is the same whenever it is read, and another one when something of it changes that the kernel gets.
+// The digest of an object is the same whenever it is read, and another one when something of it changes that the kernel
+// gets.
 func TestObject(t *testing.T) {
 	digest := func(id string, change func(*ebpf.CollectionSpec), more ...string) string {
 		t.Helper()

@@ -15,7 +15,8 @@ func runBottlenecks(part, test string) func(context.Context, *bench, []verified.
 	return func(ctx context.Context, b *bench, cells []verified.Cell) error {
 		return each(ctx, cells, func(ctx context.Context, c verified.Cell) error {
 			found, err := b.guestTest(ctx, kernels.Labels()[0], true, []string{
-				"-test.run=^" + test + "$", "-test.timeout=" + aBoot.String(), "-verify-condition=" + c.Row, "-verify-control=" + c.Column,
+				"-test.run=^" + test + "$", "-test.timeout=" + aBoot.String(),
+				"-verify-condition=" + c.Row, "-verify-control=" + c.Column,
 			})
 			if err != nil {
 				return fmt.Errorf("%s: %w", c.Name(), err)

@@ -42,7 +42,10 @@ func runKernels(ctx context.Context, b *bench, cells []verified.Cell) error {
 		for _, c := range row {
 			objects = append(objects, c.Column)
 		}
-		args := []string{"-test.run=^TestVerifyKernel$", "-test.timeout=" + aBoot.String(), "-verify-objects=" + strings.Join(objects, ",")}
+		args := []string{
+			"-test.run=^TestVerifyKernel$", "-test.timeout=" + aBoot.String(),
+			"-verify-objects=" + strings.Join(objects, ","),
+		}
 		found, err := b.guestTest(ctx, row[0].Row, false, args)
 		if err != nil {
 			return fmt.Errorf("%s: %w", row[0].Row, err)
@@ -60,8 +63,8 @@ func runKernels(ctx context.Context, b *bench, cells []verified.Cell) error {
 	return nil
 }
 
-// guestTest runs a test of test/e2e on the kernel of a label, in its own time or not, or on the machine's own, and returns the
-// records that it leaves, also when it has failed.
+// guestTest runs a test of test/e2e on the kernel of a label, in its own time or not, or on the machine's own, and
+// returns the records that it leaves, also when it has failed.
 func (b *bench) guestTest(ctx context.Context, label string, ownTime bool, args []string) (verified.Table, error) {
 	dir, err := os.MkdirTemp("", "mpcc-verify-*")
 	if err != nil {

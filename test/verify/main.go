@@ -233,8 +233,8 @@ func (b *bench) keep(part string, c verified.Cell, r verified.Record) error {
 	return verified.Keep(b.root, part, r)
 }
 
-// each calls do for each cell, for as many at a time as there are processors. The first error cancels the context of the other
-// calls.
+// each calls do for each cell, for as many at a time as there are processors. The first error cancels the context of the
+// other calls.
 func each(ctx context.Context, cells []verified.Cell, do func(context.Context, verified.Cell) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(runtime.NumCPU())

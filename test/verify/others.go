@@ -109,8 +109,8 @@ func runEndToEnd(ctx context.Context, b *bench, cells []verified.Cell) error {
 
 var vmKernel = regexp.MustCompile(`Linux (\S+) under `)
 
-// makes runs make, shows what make prints, and returns that text. When ctx ends, make and all processes that make has started
-// get SIGTERM.
+// makes runs make, shows what make prints, and returns that text. When ctx ends, make and all processes that make has
+// started get SIGTERM.
 func (b *bench) makes(ctx context.Context, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "make", append([]string{"--no-print-directory"}, args...)...)
 	cmd.Dir = b.root

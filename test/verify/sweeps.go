@@ -16,8 +16,8 @@ import (
 	"github.com/mpcc/mpcc/test/verified"
 )
 
-// runSweep measures goodputs, once each in VMs in their own time or several times in the simulator: neither a busy host nor the
-// VM beside it changes a number.
+// runSweep measures goodputs, once each in VMs in their own time or several times in the simulator: neither a busy host
+// nor the VM beside it changes a number.
 func runSweep(part string) func(context.Context, *bench, []verified.Cell) error {
 	return func(ctx context.Context, b *bench, cells []verified.Cell) error {
 		if _, err := b.makes(ctx, "build"); err != nil {

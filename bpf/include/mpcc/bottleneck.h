@@ -25,11 +25,11 @@
  *   f       1 - noise / square: the share of the square at a coarser scale that is not noise. With a shared queue alike is
  *           f there, with two queues 0
  *
- * n changes at a coarser scale are evidence of n f (alike - r) / (1 - f^2), in logarithms of the odds, as of normal numbers that
- * correlate by f or not at all: r is f / 2 for small f, and 3 f / 4 for f = 0.84. 3 f / 4 is taken for all, because a wrong
- * "shared" costs more than a missed queue. f is known at the coarse scales only roughly, so no scale gives more than 4. The
- * finest heard scale, with f = 0.84, gives evidence for a shared queue only: noise may hide a queue, but cannot make two
- * queues the same.
+ * n changes at a coarser scale are evidence of n f (alike - r) / (1 - f^2): the logarithm of the odds of two normal
+ * variables that are correlated by f against two that are not. r is f / 2 for small f, and 3 f / 4 for f = 0.84; 3 f / 4
+ * is taken for all, because a wrong "shared" costs more than a missed queue. f is known at the coarse scales only roughly,
+ * so no scale gives more than 4. The finest heard scale, with f = 0.84, gives evidence for a shared queue only: noise may
+ * hide a queue, but cannot make two queues the same.
  *
  * The sibling may see the same delay later, by up to the difference of the base RTTs: the lag at which the
  * evidence is best is sought, one other lag each time.

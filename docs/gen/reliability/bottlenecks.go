@@ -85,8 +85,8 @@ func (p part) writeSum(w *strings.Builder, run string, shared bool) {
 	fmt.Fprintf(w, "| %s | %.1f | %s |\n", name, right/float64(n), median)
 }
 
-// writePrices writes what connections carry: a row for each control, a column for each condition. Where paths share nothing a
-// cell is over what the kernel's cubic carries there, and else over what the TCP connection beside it does.
+// writePrices writes what connections carry: a row for each control, a column for each condition. Where paths share
+// nothing a cell is over what the kernel's cubic carries there, and else over what the TCP connection beside it does.
 func (p part) writePrices(w *strings.Builder) {
 	w.WriteString("| control |")
 	for _, c := range verified.PriceConditions {

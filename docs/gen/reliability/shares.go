@@ -17,15 +17,16 @@ import (
 // shownShares is the control whose shares are told line by line.
 const shownShares = "lia"
 
-// share is what a connection and the others have of a line, over what they have with one TCP connection in its place.
+// share is a line's division in one column: the goodput of the connection with subflows, and that of each other connection,
+// divided by the same two goodputs in the reference column, which has one TCP connection in place of the subflows.
 type share struct {
 	own, others float64
-	above       bool // the connection has more than an equal share
+	aboveEqual  bool // the connection with subflows has more than each other connection has
 }
 
 func (s share) isLow() bool    { return s.own < 0.9 }
-func (s share) isHigh() bool   { return s.own > 1.15 && s.above }
-func (s share) isHarmed() bool { return s.others < 0.9 && s.above }
+func (s share) isHigh() bool   { return s.own > 1.15 && s.aboveEqual }
+func (s share) isHarmed() bool { return s.others < 0.9 && s.aboveEqual }
 
 // shares are of the lines that have been measured under a column and its reference.
 func (p part) shares(column, reference string) (all []share) {
@@ -46,8 +47,8 @@ func (p part) share(line, column, reference string) (share, bool) {
 	return share{own / fairOwn, others / fairOthers, own > others}, own > 0 && fairOwn > 0
 }
 
-// writeShares writes what the lines have together, a row for each congestion control under each scheduler; and below that, each
-// line under shownShares.
+// writeShares writes what the lines have together, a row for each congestion control under each scheduler; and below
+// that, each line under shownShares.
 func (p part) writeShares(w *strings.Builder, root string, s verified.Sweep) error {
 	if len(p.table) == 0 {
 		w.WriteString("Not yet.\n\n")
@@ -67,10 +68,14 @@ func (p part) writeShares(w *strings.Builder, root string, s verified.Sweep) err
 		var low, high, harmed int
 		for _, one := range all {
 			own, others = append(own, one.own), append(others, one.others)
-			for count, is := range map[*int]bool{&low: one.isLow(), &high: one.isHigh(), &harmed: one.isHarmed()} {
-				if is {
-					*count++
-				}
+			if one.isLow() {
+				low++
+			}
+			if one.isHigh() {
+				high++
+			}
+			if one.isHarmed() {
+				harmed++
 			}
 		}
 		fmt.Fprintf(w, " | %d | %s | %s | %d | %d | %d |\n", len(all), spread(own), spread(others), low, high, harmed)
@@ -101,9 +106,9 @@ func (p part) writeLines(w *strings.Builder, root string, s verified.Sweep) erro
 	if err != nil {
 		return err
 	}
-	columns := []string{shownShares, shownShares + "+" + s.Scheduler}
-	fmt.Fprintf(w, "| line | subflows' RTTs, ms | others | `%s`, Mbit/s | `%s` |\n|---|---|---|---:|---:|---:|\n", s.Shared,
-		strings.Join(columns, "` | `"))
+	columns := []string{shownShares, verified.Under(shownShares, s.Scheduler)}
+	fmt.Fprintf(w, "| line | subflows' RTTs, ms | others | `%s`, Mbit/s | `%s` |\n|---|---|---|---:|---:|---:|\n",
+		s.Shared, strings.Join(columns, "` | `"))
 	for _, run := range file.Runs(false) {
 		line := run.Point[s.Rows]
 		own := p.goodput(line, s.Shared, verified.GoodputOwn)

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mpcc/mpcc/internal/experiment/result"
 	"github.com/mpcc/mpcc/internal/experiment/scenario"
 	"github.com/mpcc/mpcc/test/verified"
 )
@@ -46,9 +47,11 @@ func (p part) writeWhen(w *strings.Builder) {
 	for _, r := range p.table {
 		kernels, dates, commits = append(kernels, r.Kernel), append(dates, r.Date), append(commits, r.Commit)
 	}
-	on := "on Linux " + distinct(kernels)
-	if on == "on Linux simulated" {
+	on := distinct(kernels)
+	if on == result.Simulated {
 		on = "in the simulator"
+	} else {
+		on = "on Linux " + on
 	}
 	fmt.Fprintf(w, "%d of %d measured, %s, %s, at commit %s.\n\n",
 		len(p.table), len(p.cells), span(dates), on, distinct(commits))
