@@ -22,9 +22,9 @@ TUNABLE_PAPER(alone, RULE_CUBIC, MPCC_PAPER_ALONE,
 /*
  * The papers' parts are for losses that meet one subflow at a time. A queue that overflows meets several of n subflows at
  * once. 11/8 of the part of Reno's growth, and 1 + (n - 1) / 4 of the part of the time on CUBIC's course, make up for that:
- * under LIA a connection has 1.00 of one TCP's share, 0.88 to 1.18 in eight cases of ten, and the others have 0.98 of what
- * they have beside one TCP (geometric means, simulated: 60 lines drawn at random, 10 to 100 Mbit/s, RTTs of 5 to 600 ms,
- * queues of 0.2 to 5 bandwidth-delay products and at least 20 packets, two to four subflows, one to three others).
+ * under LIA a connection has 1.18 of one TCP's share, 0.92 to 1.59 in eight cases of ten, and the others have 0.89 of what
+ * they have beside one TCP (geometric means, simulated: mpcc's scenario shares, 30 lines of 10 to 100 Mbit/s, RTTs of 5 to
+ * 200 ms, queues of 0.2 to 5 bandwidth-delay products and at least 20 packets, two to four subflows, one to five others).
  */
 #define MORE_GROWTH_Q3 11
 #define MORE_TIME_Q3(subflows) (8 + 2 * ((subflows) - 1))
