@@ -110,7 +110,7 @@ const under = "+"
 
 // Under names the row of a network under a congestion control, or the column of a congestion control under a packet
 // scheduler.
-func Under(what, runs string) string { return what + under + runs }
+func Under(name, chosen string) string { return name + under + chosen }
 
 // Setup tells what a row's name says: the network, and under which congestion control packet schedulers run there.
 func Setup(row string) (network, cc string) {

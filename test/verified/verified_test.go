@@ -107,8 +107,8 @@ func TestKeep(t *testing.T) {
 	}
 }
 
-// The digest of an object is the same whenever it is read, and another one when something of it changes that the kernel
-// gets.
+// Two readings of an object give the same digest. Instructions, variables and maps change the digest, since the kernel is
+// given them; the constants of relocated instructions do not, since loading replaces them.
 func TestObject(t *testing.T) {
 	digest := func(id string, change func(*ebpf.CollectionSpec), more ...string) string {
 		t.Helper()
