@@ -207,14 +207,14 @@ native: test-deps build ## Run the tests whose outcome hangs on this machine's s
 
 FUZZ_SANITIZERS := address,undefined,unsigned-integer-overflow,unsigned-shift-base,implicit-unsigned-integer-truncation
 
-# All congestion controls share two files, which are told the name, and all schedulers one; controls whose growth is a part of
-# CUBIC's, one for each number of eighths at least, share one more. Other files are one each.
+# All congestion controls share two files, which are told the name, and all schedulers one; those whose rule whole.c reckons
+# apart from the code share one more. Other files are one each.
 HARNESSES := $(addprefix fuzz/, \
 	$(patsubst bpf/cc/%.bpf.c,cc-%,$(wildcard bpf/cc/*.bpf.c)) \
 	$(patsubst bpf/cc/%.bpf.c,live-%,$(wildcard bpf/cc/*.bpf.c)) \
 	$(patsubst bpf/sched/%.bpf.c,sched-%,$(wildcard bpf/sched/*.bpf.c)) \
-	$(addprefix part-,dts dtsx ewtcp lia wvegas) \
-	$(patsubst test/fuzz/%.c,%,$(filter-out $(addprefix test/fuzz/,eval.c live.c part.c sched.c),$(wildcard test/fuzz/*.c))))
+	$(addprefix whole-,dts dtsx ewtcp lia mpcubic wvegas) \
+	$(patsubst test/fuzz/%.c,%,$(filter-out $(addprefix test/fuzz/,eval.c live.c sched.c whole.c),$(wildcard test/fuzz/*.c))))
 
 # Each FuzzX of a package is one target too: fuzz/go/FOLDER/FuzzX. make unit runs it on the inputs in the tree.
 GO_FUZZERS = $(shell grep -o '^func Fuzz[A-Za-z]*' $$(find * -name '*_test.go') | sed 's|\(.*\)/.*_test.go:func |fuzz/go/\1/|')
@@ -226,7 +226,7 @@ RUNS = 80000
 fuzz/cc-%: RUNS = 50000
 fuzz/bottleneck: RUNS = 20000
 fuzz/live-%: RUNS = 200000
-fuzz/part-%: RUNS = 10000
+fuzz/whole-%: RUNS = 10000
 fuzz/verdicts: RUNS = 5000
 fuzz/sched-%: RUNS = 300000
 FUZZ_LENGTH = $(if $(FUZZTIME),-max_total_time=$(FUZZ_SECONDS),-seed=1 -runs=$(RUNS) -use_cmp=0)
@@ -249,7 +249,7 @@ $(DEPENDENCIES): ;
 	$(harness)
 .cache/fuzz/bin/live-%: test/fuzz/live.c
 	$(harness)
-.cache/fuzz/bin/part-%: test/fuzz/part.c
+.cache/fuzz/bin/whole-%: test/fuzz/whole.c
 	$(harness)
 .cache/fuzz/bin/sched-%: test/fuzz/sched.c
 	$(harness)

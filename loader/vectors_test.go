@@ -187,7 +187,7 @@ func TestEveryTunableIsTested(t *testing.T) {
 	ofSockets := []string{
 		"compete",    // what it has seen of its queue: test/fuzz/wvegas_rounds.c
 		"couple",     // which siblings it is in a group with: test/fuzz/eval.c has the groups, test/e2e the verdicts
-		"growth",     // what the rule divides, in time: test/fuzz/part.c
+		"growth",     // what the rule divides, in time: test/fuzz/whole.c
 		"plain",      // who controls it: test/fuzz/live.c
 		"response",   // what it has seen of its path's queue: test/fuzz/queue.c
 		"slow_start", // test/fuzz/slow_start.c
@@ -406,7 +406,6 @@ func TestWrongRuleIsSeen(t *testing.T) {
 		{publishedVectors, "wvegas", "wvegas", reference.Tunables{"drain": "alpha"}},
 		{publishedVectors, "wvegas", "wvegas", reference.Tunables{"noise_us": "10000"}},
 		{publishedVectors, "mpcubic", "mpcubic", reference.Tunables{"mode": "literal"}},
-		{publishedVectors, "mpcubic", "mpcubic", reference.Tunables{"least_left_percent": "50"}},
 		{publishedVectors, "ecmtcp", "ecmtcp", reference.Tunables{"alone": "cubic"}},
 		{derivedVectors, "ecmtcp", "ecmtcp", reference.Tunables{"no_loss": "alike"}},
 		{derivedVectors, "dtsx", "dtsx", reference.Tunables{"p1_percent": "1"}},

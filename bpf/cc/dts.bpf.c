@@ -25,8 +25,6 @@
  * RTTs and no queues, in (w1 - w0 + 2 W ln(w1/w0) + W^2 (1/w0 - 1/w1)) / eps RTTs. From 2 to 50 beside 100 these
  * are 5,600 (eps is 1); as the paper has it, from min_cwnd=1 and with an eps of 1.987, 5,400.
  */
-/* With the rule's part itself a connection would have 0.9 of one TCP's share (window.h). */
-#define MPCC_RULE_TIMES_Q3 12
 #include "mpcc/cc.h"
 #include "mpcc/epsilon.h"
 

@@ -23,8 +23,6 @@
  * = 1000 ppm, however fast the path is. By default, therefore, k1 = k2 = 0, and a path pays with a share sigma_r of
  * its increase, which leaves the fastest path as large a window as its losses do. --set paper has kappa alone.
  */
-/* With the rule's part itself a connection would have 0.9 of one TCP's share (window.h). */
-#define MPCC_RULE_TIMES_Q3 12
 #include "mpcc/cc.h"
 #include "mpcc/epsilon.h"
 

@@ -12,8 +12,6 @@
  * subflows share it takes n / n^(1/4) times what one TCP takes. fair, the default, takes as much as one TCP, which was the
  * original's aim.
  */
-/* With the rule's part itself a connection would have 0.9 of one TCP's share (window.h). */
-#define MPCC_RULE_TIMES_Q3 12
 #include "mpcc/cc.h"
 
 enum { WEIGHT_SQRT, WEIGHT_FAIR };

@@ -23,20 +23,15 @@
  *
  * Deviations.
  *  1. A connection of one subflow is the kernel's CUBIC (cubic.h), unless alone=own asks for this file's.
- *  2. The decrease leaves least_left_percent of the window at least: D beta grows with n until, from six subflows
- *     on, nothing would be left, and a path that keeps 14 % at five needs long to recover. For D itself n counts as
- *     5 at most.
- *  3. A curve is for the n it began with. When a subflow comes or goes, a new one begins at the present window: the
+ *  2. Subflows that share a queue are one CUBIC, whose growth is divided evenly (whole.h), unless growth=own asks for this
+ *     file's curves. The paper's D is for losses that meet one subflow at a time; a queue that overflows meets
+ *     several subflows at once.
+ *  3. For D n counts as 5 at most: D beta grows with n until, from six subflows on, nothing would be left.
+ *  4. A curve is for the n it began with. When a subflow comes or goes, a new one begins at the present window: the
  *     old one's t/n and K would have the window jump, or stand still for the age of the curve.
- *  4. Beside siblings too it is never slower than Reno (RFC 9438, section 4.3), of which each subflow gets an n-th:
- *     a = 3 b / (2 - b) / n^2 packets per window, b = 1 - left the part lost, and with deviation 5 11/8 of that. The paper
- *     has no such region, and small windows on short paths would wait seconds for the cube.
- *  5. The paper's D is for losses that meet one subflow at a time; a queue that overflows meets several subflows at once.
- *     So beta is 10 %, a is 11/8 of that of deviation 4, and t/n is multiplied by 1 + (n - 1) / 4 (window.h). Behind a
- *     shared queue mpCUBIC then has 0.96 of the rate of one TCP connection in mpCUBIC's place, and the other connections
- *     have 1.01 of their rates beside that TCP connection. With beta of 10 % and losses=apart mpCUBIC has 0.81, with beta of
- *     20 % and losses=together 0.87 (geometric means, simulated: 30 of the lines of window.h). The paper has 20 % and
- *     losses=apart.
+ *  5. Beside siblings too it is never slower than Reno (RFC 9438, section 4.3), of which each subflow gets an n-th:
+ *     a = 3 b / (2 - b) / n^2 packets per window, b = 1 - left the part lost. The paper has no such region, and small
+ *     windows on short paths would wait seconds for the cube.
  *  6. Before its first loss a subflow grows by a packet for CUBIC_FIRST_CNT segments at least, as the kernel's CUBIC does:
  *     slow start has ended long before the queue is full, and the course would begin there as if that were the plateau.
  *
@@ -53,13 +48,7 @@
 
 enum { MODE_DERIVED, MODE_LITERAL };
 TUNABLE(mode, MODE_DERIVED, "derived|literal; Wmax of the connection, or of the subflow");
-TUNABLE_PAPER(beta_percent, 10, "20", "5..50 percent; what the connection loses at a loss event");
-TUNABLE_PAPER(least_left_percent, 50, "0",
-	      "0..70 percent; what a loss leaves of a subflow's window at least");
-enum { LOSSES_TOGETHER, LOSSES_APART };
-TUNABLE_PAPER(
-	losses, LOSSES_TOGETHER, "apart",
-	"together|apart; whether growth makes up for losses that meet several subflows at once");
+TUNABLE(beta_percent, 20, "5..50 percent; what the connection loses at a loss event");
 
 #define CUBIC_BETA_PERCENT 30
 #define MAX_DERIVED 5
@@ -96,7 +85,7 @@ static __always_inline struct fraction share_divisor(__u32 n)
 	return (struct fraction){ 400 * m * m, 400 * m + beta_percent * (m - 1) * (m - 1) };
 }
 
-/* What of the window is left after a loss: 1 - D beta, but no less than least_left_percent. */
+/* What of the window is left after a loss: 1 - D beta, or nothing. */
 static __always_inline struct fraction left_after_loss(__u32 n)
 {
 	struct fraction d = share_divisor(n);
@@ -105,8 +94,6 @@ static __always_inline struct fraction left_after_loss(__u32 n)
 
 	if (n < 2 || mode == MODE_LITERAL)
 		return (struct fraction){ 100 - CUBIC_BETA_PERCENT, 100 };
-	if (100 * left < least_left_percent * d.below)
-		return (struct fraction){ least_left_percent, 100 };
 	return (struct fraction){ left, d.below };
 }
 
@@ -121,19 +108,11 @@ struct course {
 	struct mpcc_num k; /* s */
 };
 
-/* The seconds of the course that have gone by after t microseconds: t/n, or more for losses that come together. */
-static __always_inline struct mpcc_num time_on_course(__u64 t_us, __u32 n)
-{
-	__u32 more_q3 = losses == LOSSES_TOGETHER ? MORE_TIME_Q3(n) : 8;
-
-	return num_div(num_mul(num_of(t_us), num_of(more_q3)), num_of((__u64)n * 8000000));
-}
-
 /* W, t microseconds into the course. */
 MPCC_GLOBAL int window_at(struct mpcc_num *window nonnull, const struct course *c nonnull,
 			  __u64 t_us, __u32 n)
 {
-	struct mpcc_num t = time_on_course(t_us, n);
+	struct mpcc_num t = num_div(num_of(t_us), num_of((__u64)n * 1000000));
 	struct mpcc_num w = c->origin, cube, factor = cubic_c();
 	bool before = num_less(t, c->k);
 	struct mpcc_num away = before ? num_sub(c->k, t) : num_sub(t, c->k);
@@ -223,16 +202,15 @@ static __always_inline void mpcubic_read_private(struct mpcc_path *p, const stru
 /* Segments for which a subflow's part of Reno adds a packet: w / a. */
 static __always_inline __u64 reno_segments(__u32 cwnd, __u32 n)
 {
-	__u32 more_q3 = n > 1 && losses == LOSSES_TOGETHER ? MORE_GROWTH_Q3 : 8;
 	struct fraction left = left_after_loss(n);
 	__u64 lost = left.below - left.above;
 
-	return (__u64)cwnd * n * n * (2 * left.below - lost) * 8 / (3 * lost * more_q3);
+	return (__u64)cwnd * n * n * (2 * left.below - lost) / (3 * lost);
 }
 
 /* The same step as mpcubic_step's, on the curve that the socket is in. */
-static __always_inline void mpcubic_follow(struct mpcc_step *step, struct cc_view *v,
-					   struct tcp_sock *tp)
+static __always_inline void follow_curve(struct mpcc_step *step, struct cc_view *v,
+					 struct tcp_sock *tp)
 {
 	struct mpcc_flow *flow = flow_of(tp);
 	struct mpcc_curve curve = flow->curve;
@@ -257,6 +235,16 @@ static __always_inline void mpcubic_follow(struct mpcc_step *step, struct cc_vie
 	if (curve.friendly > cwnd)
 		step->up = num_max(step->up, num_min(num_div(num_of(curve.friendly - cwnd), w),
 						     num_scale(num_of(1), -1)));
+}
+
+static __always_inline void mpcubic_follow(struct mpcc_step *step, struct cc_view *v,
+					   struct tcp_sock *tp)
+{
+	/* An even part. */
+	if (are_one_cubic())
+		step->up = num_inverse(tp->snd_cwnd);
+	else
+		follow_curve(step, v, tp);
 }
 
 static const struct cc_hooks cc_hooks = {

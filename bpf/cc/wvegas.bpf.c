@@ -28,8 +28,8 @@
  *     takes for a queue, so that half of an idle path stays unused. rtt=mean is the paper's.
  *  7. An rtt at most noise_us above base counts as base. Ten packets wait for 12 us at 10 Gbit/s; what hosts add to
  *     an RTT is more than that, and would hold the window at some packets. noise_us=0 is the paper's.
- *  8. Where other connections fill the bottleneck's queue, a subflow competes: the subflow grows by LIA's part of CUBIC, as
- *     LIA does here. By the paper's rules the subflow gives way until alpha_r packets are its whole window. A probe tells
+ *  8. Where other connections fill the bottleneck's queue, a subflow competes: the subflow grows as under LIA here
+ *     (whole.h). By the paper's rules the subflow gives way until alpha_r packets are its whole window. A probe tells
  *     who fills the queue: for two rounds the window is w base / rtt, which takes all packets of the subflow out of the
  *     queue. Without other connections qd falls by the time that these packets took at the bottleneck; a fall of less than
  *     3/4 of that time shows other connections. A subflow probes where qd is at least 2 noise_us, every 16 rounds, and

@@ -20,9 +20,7 @@ static inline void decide_at_once(void)
 {
 	couple = COUPLE_ALWAYS;
 	response = RESPONSE_STANDARD;
-#ifndef MPCC_OWN_COURSE
-	growth = GROWTH_RENO;
-#endif
+	growth = GROWTH_BY_RULE;
 }
 
 /* Leaves the subflows in the connection whose bits are set. */
@@ -59,25 +57,25 @@ static inline void join(__u32 count, const struct tcp_congestion_ops *ops)
 	link_only((1 << count) - 1);
 }
 
-#ifndef MPCC_OWN_COURSE
-/* Joins so many subflows on CUBIC's course: past slow start, with data in flight. */
-static inline void join_grown(__u32 count, const struct tcp_congestion_ops *ops)
-{
-	join(count, ops);
-	growth = GROWTH_CUBIC;
-	for (__u32 i = 0; i < count; i++) {
-		connection.subflows[i].snd_ssthresh = 2;
-		connection.subflows[i].packets_out = 1;
-		connection.subflows[i].tcp_mstamp = 1000000;
-	}
-}
-#endif
-
 /* Gives subflow i a route over an interface. */
 static inline void set_interface(__u32 i, __u32 interface)
 {
 	connection.routes[i].dev = &interfaces[interface];
 	connection.subflows[i].inet_conn.icsk_inet.sk.sk_dst_cache = &connection.routes[i];
+}
+
+/* Joins so many subflows over one interface on CUBIC's course: past slow start, with data in flight. */
+static inline void join_grown(__u32 count, const struct tcp_congestion_ops *ops)
+{
+	join(count, ops);
+	couple = COUPLE_SHARED;
+	growth = GROWTH_CUBIC;
+	for (__u32 i = 0; i < count; i++) {
+		connection.subflows[i].snd_ssthresh = 2;
+		connection.subflows[i].packets_out = 1;
+		connection.subflows[i].tcp_mstamp = 1000000;
+		set_interface(i, 0);
+	}
 }
 
 /* The path has had one RTT from the first sample to the newest. */

@@ -70,33 +70,15 @@ static void start(void)
 	}
 }
 
-/* What the rule, or the hook shift, leaves a subflow at most. */
-struct part {
-	double of_reno; /* of Reno's growth */
-	double of_time; /* of the time on CUBIC's course */
-};
-
-static struct part part_of(struct tcp_sock *tp)
+/* The part of Reno's growth that the hook shift leaves an uncoupled subflow at most. */
+static double part_of(struct tcp_sock *tp)
 {
-	struct mpcc_step step = {};
 	struct cc_view v;
-	double p, reno_times = 1, time_times = 1;
 
 	if (!flow_of(tp)->looked || cc_hooks.grow)
-		return (struct part){ 1, 1 };
+		return 1;
 	look(&v, tp);
-	if (flow_of(tp)->uncoupled) {
-		p = value_of(part_of_growth(&v));
-	} else {
-		cc_hooks.step(&step, sum_of(&v), &v.self);
-		p = __builtin_fmax(0, value_of(step.up) - value_of(step.down)) * v.self.cwnd *
-		    MPCC_RULE_TIMES_Q3 / 8;
-		reno_times = 11 / 8.;
-		time_times = 1 + (v.grouped - 1) / 4.;
-	}
-	p += 0x1p-16;
-	return (struct part){ __builtin_fmin(1, p * reno_times),
-			      __builtin_fmin(1, __builtin_cbrt(p * p) * time_times) };
+	return __builtin_fmin(1, value_of(part_of_growth(&v)) + 0x1p-16);
 }
 
 /* What an acknowledged segment adds below a target window, as the kernel counts; else a hundredth of Reno's step. */
@@ -109,8 +91,7 @@ static double step_towards(double target, double w)
 /* What a decision on CUBIC's course gives an acknowledged segment at most; a packet is for rounding. */
 static double step_on_course(__u32 i, struct tcp_sock *before, struct tcp_sock *tp)
 {
-	struct part part = part_of(tp);
-	double w = tp->snd_cwnd, s;
+	double part = part_of(tp), w = tp->snd_cwnd, s;
 	const struct mpcc_flow *flow = flow_of(tp);
 
 	/* RTTs of more than 35 minutes have the clock of 32 bits go round. */
@@ -123,9 +104,9 @@ static double step_on_course(__u32 i, struct tcp_sock *before, struct tcp_sock *
 		courses[i].k_s = __builtin_cbrt((courses[i].origin - w) / 0.4);
 		courses[i].friendly = w;
 	} else {
-		courses[i].age_s += part.of_time * (now_us - courses[i].at_us) * 1e-6;
-		courses[i].friendly += part.of_reno * courses[i].acked /
-				       __builtin_floor(w * 15 / 8);
+		courses[i].age_s += __builtin_cbrt(part * part) * (now_us - courses[i].at_us) *
+				    1e-6;
+		courses[i].friendly += part * courses[i].acked / __builtin_floor(w * 15 / 8);
 	}
 	courses[i].acked = 0;
 	courses[i].at_us = now_us;
@@ -153,8 +134,9 @@ static double per_segment(__u32 i, struct tcp_sock *before, struct tcp_sock *tp)
 	if (flow->uncoupled)
 		return __builtin_fmax(alone == RULE_CUBIC ? step_on_course(i, before, tp) : 1 / w,
 				      step_of_queue(w));
-	if (divides_cubic() && flow->curve_subflows)
-		return step_on_course(i, before, tp);
+	/* A part of the whole's growth (whole.c). */
+	if (are_one_cubic())
+		return 0.5;
 	return bounds->up == HALF_WINDOW ? 0.5 : bounds->up / w;
 }
 
@@ -193,6 +175,16 @@ static void check_move(__u32 i, struct tcp_sock *before, __u32 segments, __u32 l
 	__u32 least = sets ? 2 : flow->decided ? flow->floor : 1;
 	__u32 from = window_of(before) > before->snd_cwnd ? window_of(before) : before->snd_cwnd;
 
+	/* A sibling's loss costs the window what CUBIC takes, before it grows again. */
+	if (flow->answered > flow_of(before)->answered &&
+	    (tp->snd_ssthresh != before->snd_ssthresh || tp->snd_cwnd < before->snd_cwnd)) {
+		require(tp->snd_ssthresh + 1 >= before->snd_cwnd * 717ULL / 1024 &&
+				tp->snd_cwnd + shrunk >= tp->snd_ssthresh &&
+				tp->snd_cwnd <= (__u64)tp->snd_ssthresh + left / 2 + 1,
+			"subflow %u: cwnd %u from %u, ssthresh %u, %u segments", i, tp->snd_cwnd,
+			before->snd_cwnd, tp->snd_ssthresh, left);
+		return;
+	}
 	require(tp->snd_cwnd <= from + grown, "subflow %u: cwnd %u from %u, %u of %u", i,
 		tp->snd_cwnd, before->snd_cwnd, left, segments);
 	require(sets || tp->snd_cwnd + shrunk >= before->snd_cwnd,
@@ -246,7 +238,7 @@ static void check_decision(__u32 i, struct tcp_sock *before)
 	__u64 least_us = 100, for_us = rtt_us;
 	bool moved = flow_of(before)->moved;
 
-	if (flow->curve_subflows > 1) {
+	if (flow->curve_subflows > 1 && !are_one_cubic()) {
 		least_us = 2048 * flow->curve_subflows;
 		for_us = rtt_us / 2;
 	} else if (flow->curve_subflows && !flow->looked) {
@@ -277,14 +269,16 @@ static void watch_pause(__u32 i, const struct tcp_sock *tp)
 static void ack(__u32 i, __u32 segments)
 {
 	struct tcp_sock *tp = &connection.subflows[i], before;
-	__u32 room, left, window;
+	__u32 room, left, window, ssthresh;
 
 	tp->tcp_mstamp = now_us;
 	before = *tp;
 	looks = 0;
 	CALL(mpcc_cong_avoid, ARG(tp), tp->snd_una, segments);
 	window = window_of(&before);
-	room = tp->snd_ssthresh > window ? tp->snd_ssthresh - window : 0;
+	/* HyStart lowers the threshold before the segments count, and the answer to a sibling's loss moves it after that. */
+	ssthresh = tp->snd_ssthresh < before.snd_ssthresh ? tp->snd_ssthresh : before.snd_ssthresh;
+	room = ssthresh > window ? ssthresh - window : 0;
 	left = before.is_cwnd_limited && segments > room ? segments - room : 0;
 	watch_pause(i, tp);
 	courses[i].acked += left < 65535 ? left : 65535;
@@ -303,8 +297,11 @@ static void lose(__u32 i)
 
 	tp->tcp_mstamp = now_us;
 	tp->snd_ssthresh = CALL(mpcc_ssthresh, ARG(tp));
-	decisions[i].made = false;
-	courses[i].begun = false;
+	/* Losses of an event that was answered for a sibling change nothing. */
+	if (!flow_of(tp)->whole || flow_of(tp)->lost) {
+		decisions[i].made = false;
+		courses[i].begun = false;
+	}
 	/* A loss ends a wVegas probe first: the window is again the one before the probe. */
 	before = tp->snd_cwnd;
 	require(tp->snd_ssthresh && (tp->snd_ssthresh <= before || tp->snd_ssthresh == 2),
@@ -373,9 +370,7 @@ static void outlive_sibling(void)
 	static const __u32 rtt_us[] = { 100000, 10000 };
 
 	start();
-#ifndef MPCC_OWN_COURSE
 	growth = GROWTH_CUBIC;
-#endif
 	for (__u32 i = 0; i < 2; i++) {
 		struct tcp_sock *tp = &connection.subflows[i];
 

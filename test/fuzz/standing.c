@@ -35,6 +35,7 @@ static void require_standing(__u32 n, __u32 together, const struct standing *wan
 		join_grown(n, &lia);
 		for (__u32 i = 0; i < n; i++) {
 			flow_of(&connection.subflows[i])->together = together;
+			set_interface(i, together ? 0 : i);
 			flow_of(&connection.subflows[i])->last_max = 100;
 			connection.subflows[i].snd_cwnd = 100;
 			set_rtt(&connection.subflows[i], want->rtt_us);

@@ -117,6 +117,7 @@ static void begin_probing(void)
 	rtt = RTT_SMALLEST;
 	drain = DRAIN_ABOVE_ALPHA;
 	compete = COMPETE_OTHERS;
+	couple = COUPLE_SHARED;
 	growth = GROWTH_CUBIC;
 	ack(0, 0);
 	round_of(3, 50000);
@@ -212,6 +213,7 @@ static void check_probes(void)
 	round_of(1, 60000);
 	require(tp->snd_cwnd == 60 && !private_of(tp)->probing, "cwnd %u", tp->snd_cwnd);
 	/* A subflow that competed before being alone probes at once beside a new sibling. */
+	couple = COUPLE_ALWAYS;
 	private_of(tp)->competing = 1;
 	private_of(tp)->rounds = 100;
 	ack(private_of(tp)->round_end + 1, 60000);
@@ -233,7 +235,7 @@ static void check_probes(void)
 	require(tp->snd_cwnd <= 12 && !private_of(tp)->probing, "cwnd %u after idling",
 		tp->snd_cwnd);
 	compete = COMPETE_NEVER;
-	growth = GROWTH_RENO;
+	decide_at_once();
 }
 
 /* Whether the subflow competes after a loss, or an ECN mark. */
@@ -262,7 +264,7 @@ static void check_losses(void)
 	flow_of(tp)->uncoupled = 1;
 	require(!competes_after(true), "alone");
 	compete = COMPETE_NEVER;
-	growth = GROWTH_RENO;
+	decide_at_once();
 }
 
 int LLVMFuzzerInitialize(int *argc, char ***argv)

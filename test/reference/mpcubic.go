@@ -18,9 +18,8 @@ const cubicPrecision = 3e-6
 //	literal  W = (n C (t/n - K)^3 + w_loss)/D, K = cbrt(0.3 w_loss/C), 0.7 w after a loss
 //
 // and with one subflow CUBIC (RFC 9438): W = C (t - K)^3 + w_loss, K as literal, 0.7 w after a loss. D is at
-// most that of 5 subflows, and what is left never less than nothing, nor than least_left_percent beside other subflows
-// (derived). With losses=together (1 + (n-1)/4) t stands for t. The increase leads to W(t + RTT), kept to between w and 1.5 w,
-// in one RTT. Without a loss yet w_loss = w and K = 0.
+// most that of 5 subflows, and what is left never less than nothing. The increase leads to W(t + RTT), kept to between w and
+// 1.5 w, in one RTT. Without a loss yet w_loss = w and K = 0.
 func init() {
 	register("mpcubic", Algorithm{
 		Precision: cubicPrecision,
@@ -30,11 +29,6 @@ func init() {
 			{"beta_percent": "30"},
 			{"beta_percent": "50"},
 			{"mode": "literal", "beta_percent": "5"},
-			{"least_left_percent": "50"},
-			{"least_left_percent": "70", "beta_percent": "50"},
-			{"mode": "literal", "least_left_percent": "70"},
-			{"losses": "together"},
-			{"mode": "literal", "losses": "together"},
 		},
 		OwnAlone: true,
 		Corners: append(slices.Concat(
@@ -94,9 +88,6 @@ func curve(subflows int, p Subflow, t float64, set Tunables) (window, size float
 		left, _ := leftAfterLoss(subflows, set).Float64()
 		k = math.Cbrt(lost * (1 - left) / c)
 	}
-	if set["losses"] == "together" {
-		t *= 1 + (n-1)/4
-	}
 	away := t/1e6/n - k
 	cube := c * away * away * away
 	share := 1.0
@@ -114,8 +105,8 @@ func leftAfterLoss(subflows int, set Tunables) *big.Rat {
 	}
 	left := divisor(subflows, set)
 	left.Sub(exact(1), left.Mul(left, lossShare(set)))
-	if least := big.NewRat(int64(set.Number("least_left_percent", 0)), 100); left.Cmp(least) < 0 {
-		return least
+	if left.Sign() < 0 {
+		return exact(0)
 	}
 	return left
 }

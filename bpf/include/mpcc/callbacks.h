@@ -62,22 +62,12 @@ static __always_inline __u32 control_loss(struct sock *sk)
 	struct tcp_sock *tp = tcp_sk(sk);
 	struct mpcc_flow *flow = flow_of(tp);
 	bool congestion = is_congestion(&flow->queue, tp);
-	__u32 after, least, last_max = flow->last_max;
+	__u32 after;
 
 	if (cc_hooks.on_loss)
 		cc_hooks.on_loss(state_of(tp), tp);
-	after = window_after_loss(sk);
-	least = left_by_queue(flow, tp, congestion);
-	if (after < least)
-		after = least;
+	after = answer_loss(sk, left_by_queue(flow, tp, congestion));
 	doubt_queue(&flow->queue, tp, congestion);
-	void_decision(flow);
-	/* A window that stays was not too much: the largest of them is what the path is known to carry. */
-	if (least < tp->snd_cwnd)
-		last_max = cubic_last_max(last_max, tp->snd_cwnd, after);
-	else if (last_max < tp->snd_cwnd)
-		last_max = tp->snd_cwnd;
-	flow->last_max = last_max < MPCC_MOST_LAST_MAX ? last_max : MPCC_MOST_LAST_MAX;
 	return after;
 }
 
@@ -90,7 +80,9 @@ static __always_inline void control_state(struct sock *sk, __u8 new_state)
 	if (new_state != TCP_CA_Loss)
 		return;
 	void_decision(flow);
-	flow->last_max = 0;
+	/* The whole has not timed out. */
+	if (!flow->whole)
+		flow->last_max = 0;
 	flow->trial = 0;
 	flow->started = 0;
 }

@@ -5,8 +5,8 @@
  * In these every one deviates from its source, since the sources harm their users there; --set paper takes them back:
  *   alone       a connection of one usable subflow is the kernel's CUBIC, not Reno (window.h, cubic.h)
  *   couple      only subflows that share a bottleneck are coupled (sharing.h)
- *   growth      a coupled subflow grows by 11/8 of the rule's part of CUBIC's growth, and loses the rule's part of CUBIC's
- *               loss; in the sources the part is of Reno's (window.h)
+ *   growth      subflows that share a queue grow and lose as one CUBIC, whose growth the rule divides; in the sources each
+ *               subflow grows by the rule, and loses by itself (whole.h)
  *   slow_start  ends before the queue overflows (slow_start.h)
  *   response    a loss while the path's queue is short costs little of the window (queue.h)
  *   plain       a connection that is not MPTCP is handed to the kernel's CUBIC (callbacks.h)

@@ -9,8 +9,8 @@
  *   per loss event               w *= 717/1024; W_max is the window then, or (w + 717/1024 w) / 2 if that is
  *                                below the last W_max (fast convergence)
  *
- * RTT is the kernel's windowed minimum. Time stands still while nothing is sent. A curve may be stretched over n
- * subflows, t/n in place of t, as mpCUBIC has it.
+ * RTT is the kernel's windowed minimum. Time stands still while nothing is sent. A curve may be that of several subflows
+ * together (whole.h), or be stretched over n subflows, t/n in place of t, as mpCUBIC has it.
  *
  * Deviations from the kernel's: time is counted in ticks of 1024 us, not in jiffies; what a segment adds is worked
  * out anew for each of them, not for each jiffy.
@@ -197,8 +197,8 @@ static __always_inline __u32 age_of(struct mpcc_curve *c, __u32 now_us)
 
 /*
  * CUBIC's rule: what an acknowledged segment adds to the window now. Begins a curve unless a curve for one subflow goes
- * on. part_q16 is how much of Reno's growth the subflow has, and time_q16 how much of the course's time: the hook shift
- * leaves a part to a subflow that is not coupled with its siblings, and the algorithm's rule leaves a part to a coupled one.
+ * on. part_q16 is how much of Reno's growth the hook shift leaves a subflow that is not coupled with its siblings, and
+ * time_q16 how much of the course's time.
  */
 static __always_inline __s32 cubic_step(struct mpcc_flow *flow, const struct tcp_sock *tp,
 					__u64 part_q16, __u64 time_q16)

@@ -29,11 +29,13 @@ struct mpcc_eval eval;
 /* What of the given subflows one sees; not inlined, for the verifier's sake. */
 static __noinline void look_at_given(struct cc_view *v, const struct mpcc_path *self, bool all)
 {
+	v->all = all;
 	for (__u32 backups = 0; backups < 2 && !v->counting; backups++) {
+		v->backups = backups;
 		for (__u32 i = 0; i < MPCC_MAX_SUBFLOWS; i++)
 			if (i < eval.count)
-				count_path(v, &eval.paths[i], backups, all);
-		v->coupled = path_usable(self) && self->backup == backups;
+				count_path(v, &eval.paths[i]);
+		v->coupled = path_usable(self) && self->backup == v->backups;
 	}
 }
 

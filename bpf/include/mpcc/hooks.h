@@ -78,7 +78,7 @@ static __always_inline void require_rule(void)
 }
 
 /* Room for a struct cc_sum. */
-#define CC_SUM_BYTES 64
+#define CC_SUM_BYTES 56
 
 /* The kernel's smallest window after a loss, packets. */
 #define MPCC_RENO_FLOOR 2

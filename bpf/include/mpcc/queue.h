@@ -8,7 +8,7 @@
  *   d_m           the largest d. Used only where it is above jitter: base/8, at least 4 ms and at most 16
  *   full queue    at a loss: the newest RTT, of a packet sent just after the one that is lost, is above base by 7/8 of
  *                 what the longest RTT is. So is every loss where no RTT is above base, as behind some policers
- *   per loss event, coupled or not
+ *   per loss event, but of subflows that are one CUBIC (whole.h)
  *                 15/16 of the window stays at least where d <= d_m / 10; down to CUBIC's 717/1024 at 0.8 d_m. Where
  *                 the rule leaves more, that holds. Of a full queue what the rule says, and d becomes d_m. From the
  *                 connection's begin or a full queue until a loss of another kind, a round after one with d = d_m takes

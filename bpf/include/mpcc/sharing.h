@@ -15,15 +15,6 @@
 #include "tunable.h"
 #include "view.h"
 
-/* An algorithm whose own paper finds shared bottlenecks defines this. */
-#ifndef MPCC_PAPER_COUPLE
-#define MPCC_PAPER_COUPLE "always"
-#endif
-
-enum { COUPLE_ALWAYS, COUPLE_SHARED };
-TUNABLE_PAPER(couple, COUPLE_SHARED, MPCC_PAPER_COUPLE,
-	      "always|shared; couple all subflows, or those behind a common bottleneck");
-
 /* Subflows with a record at a time; those beyond are judged as without a verdict. */
 #define MPCC_MAX_DELAYS 16384
 

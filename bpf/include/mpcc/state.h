@@ -20,7 +20,7 @@ struct mpcc_curve {
 	__u32 began_us;
 	__u32 origin; /* packets; the plateau */
 	__u32 k : 22; /* ticks from its begin to the plateau */
-	__u32 part_q10 : 10; /* the part of Reno's growth for which acked counts; 0 = all */
+	__u32 part_q10 : 10; /* the part of Reno's growth that the subflow has; 0 = all */
 	__u32 friendly; /* packets that Reno would have by now */
 	__u32 acked; /* segments that friendly has not seen */
 };
@@ -50,7 +50,10 @@ struct mpcc_flow {
 	__s32 credit_q29; /* fraction of a packet earned and not yet in snd_cwnd */
 	__s32 step_q29; /* the decision: packets per acknowledged segment */
 	__u32 decided_us; /* when the decision was made */
-	__u32 base_rtt_us; /* smallest RTT seen; 0 = unset */
+	__u32 base_rtt_us : 26; /* smallest RTT seen, 67 s at most; 0 = unset */
+	__u32 whole : 1; /* last_max, and a curve, are of the whole group (whole.h) */
+	__u32 lost : 1; /* the last loss event of the whole began here */
+	__u32 answered : 4; /* siblings whose losses are no news (whole.h) */
 	__u32 price_pj; /* energy per bit at the present rate; 0 = the interface has no profile */
 	__u32 last_max : 23; /* CUBIC's memory of the last loss, packets; 0 = none, or a timeout since */
 	__u32 trial : 1; /* the last loss began a trial (queue.h) */

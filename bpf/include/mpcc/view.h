@@ -15,6 +15,37 @@
 #define MPCC_VIEW_H
 
 #include "hooks.h"
+#include "terms.h"
+#include "tunable.h"
+
+/* An algorithm whose own paper finds shared bottlenecks defines this. */
+#ifndef MPCC_PAPER_COUPLE
+#define MPCC_PAPER_COUPLE "always"
+#endif
+
+enum { COUPLE_ALWAYS, COUPLE_SHARED };
+TUNABLE_PAPER(couple, COUPLE_SHARED, MPCC_PAPER_COUPLE,
+	      "always|shared; couple all subflows, or those behind a common bottleneck");
+
+/* Most rules are a part of Reno's growth; an algorithm whose windows have a course of their own defines MPCC_OWN_COURSE. */
+#ifdef MPCC_OWN_COURSE
+#define MPCC_GROWTH_BY_RULE "own"
+#else
+#define MPCC_GROWTH_BY_RULE "reno"
+#endif
+
+enum { GROWTH_CUBIC, GROWTH_BY_RULE };
+TUNABLE_PAPER(
+	growth, GROWTH_CUBIC, MPCC_GROWTH_BY_RULE,
+	"cubic|" MPCC_GROWTH_BY_RULE
+	"; with couple=shared: subflows behind one queue grow and lose as one CUBIC connection, whose "
+	"growth the rule divides; or each by the rule");
+
+/* Whether subflows that share a queue are one CUBIC (whole.h). */
+static __always_inline bool are_one_cubic(void)
+{
+	return couple == COUPLE_SHARED && growth == GROWTH_CUBIC;
+}
 
 static __always_inline struct tcp_sock *tcp_sk(struct sock *sk)
 {
@@ -169,14 +200,27 @@ static __always_inline bool is_only_subflow(const struct tcp_sock *tp)
 	return !conn || (conn->conn_list.next == &ctx->node && ctx->node.next == &conn->conn_list);
 }
 
+/* What a group is as one connection (whole.h). */
+struct mpcc_whole {
+	struct mpcc_num rate; /* sum w / rtt */
+	struct mpcc_num parts; /* sum g / rtt over the siblings whose step g is known, in 2^-10 */
+	struct mpcc_num others; /* sum 1 / rtt over the other subflows, self among them */
+	__u32 shortest_us8; /* RTT */
+	__u32 longest_us8;
+};
+
 struct cc_view {
 	struct mpcc_path self;
 	__u64 sums[CC_SUM_BYTES / 8]; /* a struct cc_sum over self's group, or over all subflows */
 	const struct tcp_sock *socket; /* whose view it is */
 	const struct mptcp_subflow_context *sibling; /* which add_sibling() is to read */
-	__u32 counting; /* the subflows that were read and count, of whatever group */
-	__u32 grouped; /* those of self's group; 1 = self is alone at its bottleneck */
-	__u32 coupled; /* self counts */
+	__u8 all; /* the sums are over all subflows */
+	__u8 backups; /* what is looked at: backups, or the other subflows */
+	__u8 counting; /* the subflows that were read and count, of whatever group */
+	__u8 grouped; /* those of self's group; 1 = self is alone at its bottleneck */
+	__u8 coupled; /* self counts */
+	__u8 losing; /* siblings of self's group that lost of late */
+	struct mpcc_whole whole; /* of self's group */
 };
 
 static __always_inline struct cc_sum *sum_of(struct cc_view *v)
@@ -188,27 +232,81 @@ static __always_inline struct cc_sum *sum_of(struct cc_view *v)
  * Counts a usable path, if the path is a backup or is none, as asked for, and adds a path of self's group, or any path, to
  * the sums. False: the path does not count.
  */
-static __always_inline bool count_path(struct cc_view *v, const struct mpcc_path *p, __u32 backups,
-				       __u32 all)
+static __always_inline bool count_path(struct cc_view *v, const struct mpcc_path *p)
 {
 	bool grouped = p->group == v->self.group;
 
-	if (!path_usable(p) || p->backup != backups)
+	if (!path_usable(p) || p->backup != v->backups)
 		return false;
 	/* Opaque counts, so that the verifier does not follow every way in which paths may count. */
 	v->counting += 1 + mpcc_unknown_zero(p->cwnd);
 	if (grouped)
 		v->grouped += 1 + mpcc_unknown_zero(p->cwnd);
-	if (grouped || all)
+	if (grouped || v->all)
 		cc_hooks.add_path(sum_of(v), p);
 	return true;
+}
+
+/* Whether a sibling has cut its window for a loss of its own, less than a round trip of self's before self's newest ACK. */
+static __always_inline bool lost_of_late(const struct tcp_sock *self, const struct tcp_sock *tp)
+{
+	const struct mpcc_flow *flow = flow_of(tp);
+	bool recovers = mpcc_bits(tp, inet_conn.icsk_ca_state) >= TCP_CA_CWR;
+
+	if (!is_alike(self, tp))
+		return recovers;
+	if (!flow->whole || !flow->lost)
+		return false;
+	return recovers ||
+	       (flow->curve_subflows &&
+		elapsed_us((__u32)self->tcp_mstamp, flow->curve.began_us) < self->srtt_us >> 3);
+}
+
+/* Adds a path of the group. part_q10 is the rule's step over Reno's, in 2^-10; 0: not known. */
+static __always_inline void add_to_whole(struct mpcc_whole *whole, const struct mpcc_path *p,
+					 __u32 part_q10)
+{
+	struct mpcc_num rate = path_rate(p);
+
+	whole->rate = num_add(whole->rate, rate);
+	if (part_q10)
+		whole->parts = num_add(
+			whole->parts,
+			num_div(num_div(num_of(part_q10), num_of(p->srtt_us8)), num_of(p->cwnd)));
+	else
+		whole->others = num_add(whole->others, num_inverse(p->srtt_us8));
+	if (!whole->shortest_us8 || p->srtt_us8 < whole->shortest_us8)
+		whole->shortest_us8 = p->srtt_us8;
+	if (p->srtt_us8 > whole->longest_us8)
+		whole->longest_us8 = p->srtt_us8;
+}
+
+MPCC_GLOBAL int add_self_to_whole(struct cc_view *v nonnull)
+{
+	add_to_whole(&v->whole, &v->self, 0);
+	return 0;
+}
+
+/* Adds v->sibling, whose path is p. The sibling's step is known while the sibling grows by it. */
+MPCC_GLOBAL int add_sibling_to_whole(struct cc_view *v nonnull, const struct mpcc_path *p nonnull)
+{
+	const struct tcp_sock *self = bpf_rdonly_cast(v->socket, mpcc_type_id(struct tcp_sock));
+	const struct mptcp_subflow_context *ctx =
+		bpf_rdonly_cast(v->sibling, mpcc_type_id(struct mptcp_subflow_context));
+	const struct tcp_sock *tp = bpf_rdonly_cast(ctx->tcp_sock, mpcc_type_id(struct tcp_sock));
+	const struct mpcc_flow *flow = flow_of(tp);
+	bool grows = is_alike(self, tp) && flow->whole && flow->curve_subflows;
+
+	add_to_whole(&v->whole, p, grows ? flow->curve.part_q10 : 0);
+	v->losing += lost_of_late(self, tp);
+	return 0;
 }
 
 /*
  * Reads and counts v->sibling. A sibling of another group only tells whether a backup counts. A global function, which the
  * verifier checks once and not for each of nine subflows, cannot take socket pointers; the pointers travel in v.
  */
-MPCC_GLOBAL int add_sibling(struct cc_view *v nonnull, __u32 backups, __u32 all)
+MPCC_GLOBAL int add_sibling(struct cc_view *v nonnull)
 {
 	const struct tcp_sock *self = bpf_rdonly_cast(v->socket, mpcc_type_id(struct tcp_sock));
 	const struct mptcp_subflow_context *ctx;
@@ -218,16 +316,17 @@ MPCC_GLOBAL int add_sibling(struct cc_view *v nonnull, __u32 backups, __u32 all)
 	ctx = bpf_rdonly_cast(v->sibling, mpcc_type_id(struct mptcp_subflow_context));
 	tp = bpf_rdonly_cast(ctx->tcp_sock, mpcc_type_id(struct tcp_sock));
 	p.group = group_of(self, tp, ctx);
-	if (!all && p.group && !v->self.backup)
+	if (!v->all && p.group && !v->self.backup)
 		return 0;
 	read_sibling(&p, self, tp, ctx);
-	count_path(v, &p, backups, all);
+	if (count_path(v, &p) && !p.group && are_one_cubic())
+		add_sibling_to_whole(v, &p);
 	return 0;
 }
 
 static __always_inline void count_siblings(struct cc_view *v,
 					   const struct mptcp_subflow_context *own,
-					   const struct mptcp_sock *conn, __u32 backups, __u32 all)
+					   const struct mptcp_sock *conn)
 {
 	const struct list_head *next = conn->conn_list.next;
 
@@ -240,12 +339,12 @@ static __always_inline void count_siblings(struct cc_view *v,
 		if (ctx == own)
 			continue;
 		v->sibling = ctx;
-		add_sibling(v, backups, all);
+		add_sibling(v);
 	}
 }
 
-/* What a socket sees: its group, 0, or all subflows in the sums. v is empty but for the socket. */
-MPCC_GLOBAL int fill_view(struct cc_view *v nonnull, __u32 all)
+/* What a socket sees. v is empty but for the socket, and all. */
+MPCC_GLOBAL int fill_view(struct cc_view *v nonnull)
 {
 	const struct tcp_sock *tp = bpf_rdonly_cast(v->socket, mpcc_type_id(struct tcp_sock));
 	const struct mptcp_subflow_context *own = subflow_of(tp);
@@ -256,19 +355,22 @@ MPCC_GLOBAL int fill_view(struct cc_view *v nonnull, __u32 all)
 		read_subflow(&v->self, own);
 	read_private(&v->self, tp, state_of(tp));
 	for (__u32 backups = 0; backups < 2 && !v->counting; backups++) {
-		v->coupled = count_path(v, &v->self, backups, all);
+		v->backups = backups;
+		v->coupled = count_path(v, &v->self);
+		if (v->coupled && are_one_cubic())
+			add_self_to_whole(v);
 		if (conn)
-			count_siblings(v, own, conn, backups, all);
+			count_siblings(v, own, conn);
 	}
 	return 0;
 }
 
-static __always_inline void look_at_subflows(struct cc_view *v, const struct tcp_sock *tp,
-					     __u32 all)
+static __always_inline void look_at_subflows(struct cc_view *v, const struct tcp_sock *tp, bool all)
 {
 	__builtin_memset(v, 0, sizeof(*v));
 	v->socket = tp;
-	fill_view(v, all);
+	v->all = all;
+	fill_view(v);
 }
 
 #endif

@@ -8,6 +8,7 @@
 #include "slow_start.h"
 #include "tunable.h"
 #include "view.h"
+#include "whole.h"
 
 /* Most papers' rules come to Reno for an only subflow; an algorithm whose paper has another rule defines this. */
 #ifndef MPCC_PAPER_ALONE
@@ -19,47 +20,13 @@ enum cc_rule { RULE_CUBIC, RULE_RENO, RULE_COUPLED };
 TUNABLE_PAPER(alone, RULE_CUBIC, MPCC_PAPER_ALONE,
 	      "cubic|reno|own; the control of a connection with one usable subflow");
 
-/*
- * The papers' parts are for losses that meet one subflow at a time. A queue that overflows meets several of n subflows at
- * once. 11/8 of the part of Reno's growth, and 1 + (n - 1) / 4 of the part of the time on CUBIC's course, make up for that:
- * under LIA a connection has 1.18 of one TCP's share, 0.92 to 1.59 in eight cases of ten, and the others have 0.89 of what
- * they have beside one TCP (geometric means, simulated: mpcc's scenario shares, 30 lines of 10 to 100 Mbit/s, RTTs of 5 to
- * 200 ms, queues of 0.2 to 5 bandwidth-delay products and at least 20 packets, two to four subflows, one to five others).
- */
-#define MORE_GROWTH_Q3 11
-#define MORE_TIME_Q3(subflows) (8 + 2 * ((subflows) - 1))
-
-/* An algorithm under which a connection would still have too little defines another number of eighths of the rule's part. */
-#ifndef MPCC_RULE_TIMES_Q3
-#define MPCC_RULE_TIMES_Q3 8
-#endif
-
-#ifndef MPCC_OWN_COURSE
-enum { GROWTH_CUBIC, GROWTH_RENO };
-TUNABLE_PAPER(growth, GROWTH_CUBIC, "reno",
-	      "cubic|reno; of whose growth and loss the rule leaves a coupled subflow a part");
-#endif
-
-/*
- * Whether a coupled subflow grows, and loses, by a part of CUBIC. An algorithm whose rule is not to be read as a part of
- * what Reno adds, 1 / w, and takes, w / 2, defines MPCC_OWN_COURSE.
- */
-static __always_inline bool divides_cubic(void)
-{
-#ifdef MPCC_OWN_COURSE
-	return false;
-#else
-	return growth == GROWTH_CUBIC;
-#endif
-}
-
-/* Whether a coupled subflow keeps a curve: a part of CUBIC's, or the algorithm's own course. */
+/* Whether a coupled subflow keeps a curve: that of the whole, or the algorithm's own course. */
 static __always_inline bool keeps_curve(void)
 {
 #ifdef MPCC_OWN_COURSE
 	return true;
 #else
-	return divides_cubic();
+	return are_one_cubic();
 #endif
 }
 
@@ -153,17 +120,6 @@ static __always_inline __u32 decide_floor(struct cc_view *v)
 	return rule_for(v) == RULE_COUPLED ? cc_hooks.floor(sum_of(v)) : MPCC_RENO_FLOOR;
 }
 
-/*
- * The window after a loss by which a subflow loses a part of what CUBIC takes, 307/1024 of the window. The part is what the
- * rule takes over what Reno takes, a half; after is the window that the rule leaves.
- */
-static __always_inline __u32 part_of_cubics_loss(__u32 cwnd, __u32 after)
-{
-	__u64 lost = cwnd > after ? cwnd - after : 0;
-
-	return ((__u64)cwnd * 1024 - lost * 2 * (1024 - CUBIC_LEFT_Q10)) >> 10;
-}
-
 static __always_inline __u32 decide_after_loss(struct cc_view *v)
 {
 	__u8 rule = rule_for(v);
@@ -171,9 +127,8 @@ static __always_inline __u32 decide_after_loss(struct cc_view *v)
 	__u32 w = v->self.cwnd / 2;
 
 	if (rule == RULE_COUPLED) {
-		w = cc_hooks.after_loss(sum_of(v), &v->self);
-		if (divides_cubic())
-			w = part_of_cubics_loss(v->self.cwnd, w);
+		w = are_one_cubic() ? cubic_after_loss(v->self.cwnd) :
+				      cc_hooks.after_loss(sum_of(v), &v->self);
 	} else if (rule == RULE_CUBIC) {
 		w = cubic_after_loss(v->self.cwnd);
 	}
@@ -243,15 +198,6 @@ static __always_inline void apply_steps(struct tcp_sock *tp, struct mpcc_flow *f
 	flow->credit_q29 = credit;
 }
 
-/* A loss event: the fraction that was earned before it is void, and so are the decision and the curve. */
-static __always_inline void void_decision(struct mpcc_flow *flow)
-{
-	flow->credit_q29 = 0;
-	flow->decided = 0;
-	flow->curve_subflows = 0;
-	flow->in_round = 0;
-}
-
 /* A decision that reads the siblings, or by Reno, stands at least so long. */
 #define MPCC_DECISION_MIN_US 100
 /*
@@ -274,10 +220,10 @@ static __always_inline __u32 stands_for(const struct tcp_sock *tp, const struct 
 	__u32 rtt_us = tp->srtt_us >> 3, subflows = flow->curve_subflows;
 	__u32 for_us = rtt_us, least_us = MPCC_DECISION_MIN_US;
 
-	if (subflows > 1) {
+	if (subflows > 1 && !are_one_cubic()) {
 		for_us = rtt_us / 2;
 		least_us = 2 * subflows * MPCC_CUBIC_US;
-	} else if (subflows && !flow->looked) {
+	} else if (subflows == 1 && !flow->looked) {
 		for_us = flow->moved ? 0 : rtt_us / 4;
 		if (for_us > MPCC_CUBIC_MOST_US)
 			for_us = MPCC_CUBIC_MOST_US;
@@ -329,31 +275,6 @@ static __always_inline __s32 step_by_rule(struct cc_view *v, struct tcp_sock *tp
 }
 
 /*
- * Has a coupled subflow, in a group of so many subflows, grow by a part of CUBIC. The part is what the algorithm's step is
- * of Reno's, 1 / w; where the algorithm shrinks the window, the algorithm's step holds. With only the algorithm's step a
- * connection gets, behind a long queue, half of what one TCP under CUBIC gets. Not inlined, for the stack's sake.
- */
-static __noinline int grow_by_part(struct sock *sk, __u32 subflows)
-{
-	struct tcp_sock *tp = tcp_sk(sk);
-	struct mpcc_flow *flow = flow_of(tp);
-	__s32 step_q29 = flow->step_q29;
-	__u64 part_q16 = step_q29 > 0 ? (__u64)step_q29 * tp->snd_cwnd >> 13 : 0, time_q16;
-
-	part_q16 = part_q16 * MPCC_RULE_TIMES_Q3 >> 3;
-	if (!part_q16) {
-		flow->curve_subflows = 0;
-		return 0;
-	}
-	time_q16 = part_of_time(part_q16) * MORE_TIME_Q3(subflows) >> 3;
-	part_q16 = part_q16 * MORE_GROWTH_Q3 >> 3;
-	if (part_q16 > WHOLE_Q16)
-		part_q16 = WHOLE_Q16;
-	flow->step_q29 = cubic_step(flow, tp, part_q16, time_q16);
-	return 0;
-}
-
-/*
  * Has an uncoupled subflow grow by no less than its part of what the queue allows (queue.h). Not inlined, for
  * the stack's sake.
  */
@@ -392,6 +313,8 @@ static __noinline int decide(struct sock *sk)
 			part = part_q16(&v);
 	}
 	flow->uncoupled = rule != RULE_COUPLED;
+	if (flow->uncoupled && flow->whole)
+		leave_whole(flow, tp);
 	if (rule == RULE_CUBIC) {
 		flow->step_q29 = cubic_step(flow, tp, part, part_of_time(part));
 		grow_by_queue(sk, part);
@@ -399,9 +322,11 @@ static __noinline int decide(struct sock *sk)
 		flow->step_q29 = reno_step_q29(tp) * part >> 16;
 		grow_by_queue(sk, part);
 	} else {
+		if (are_one_cubic())
+			answer_siblings(&v, tp);
 		flow->step_q29 = step_by_rule(&v, tp);
-		if (divides_cubic())
-			grow_by_part(sk, v.grouped);
+		if (are_one_cubic())
+			divide_growth(sk, &v);
 	}
 	if (rule == RULE_RENO || (rule == RULE_COUPLED && !keeps_curve()))
 		flow->curve_subflows = 0;
@@ -412,13 +337,33 @@ static __noinline int decide(struct sock *sk)
 	return 0;
 }
 
-/* Not inlined, for the stack's sake as above. */
-static __noinline __u32 window_after_loss(struct sock *sk)
+/*
+ * The window after a loss event, at least least; and what is remembered of the event. A window that stays was not too much:
+ * the largest of them is what the path is known to carry. Not inlined, for the stack's sake as above.
+ */
+static __noinline __u32 answer_loss(struct sock *sk, __u32 least)
 {
+	struct tcp_sock *tp = tcp_sk(sk);
+	struct mpcc_flow *flow = flow_of(tp);
+	__u32 after, last_max, cwnd = tp->snd_cwnd;
 	struct cc_view v;
 
-	look(&v, tcp_sk(sk));
-	return decide_after_loss(&v);
+	look(&v, tp);
+	after = decide_after_loss(&v);
+	if (are_one_cubic() && rule_for(&v) == RULE_COUPLED)
+		return answer_own_loss(&v, tp);
+	if (flow->whole)
+		leave_whole(flow, tp);
+	if (after < least)
+		after = least;
+	last_max = flow->last_max;
+	if (least < cwnd)
+		last_max = cubic_last_max(last_max, cwnd, after);
+	else if (last_max < cwnd)
+		last_max = cwnd;
+	flow->last_max = last_max < MPCC_MOST_LAST_MAX ? last_max : MPCC_MOST_LAST_MAX;
+	void_decision(flow);
+	return after;
 }
 
 /* What of acked segments is left for congestion avoidance; 0: nothing, or the window is not used up. */

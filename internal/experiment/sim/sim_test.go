@@ -109,13 +109,15 @@ func TestShares(t *testing.T) {
 }
 
 // Subflows that share a queue have together as much as one TCP connection under the kernel's CUBIC: once they have found
-// that the queue is shared, they divide CUBIC's growth, and under mpCUBIC have a slower course. Uncoupled subflows would have
-// a share each. Two subflows behind a short queue grow as Reno does, four subflows behind a long queue along CUBIC's course;
-// wVegas has to find out that another connection takes more and more of a long queue.
+// that the queue is shared, they are one CUBIC. Uncoupled subflows would have a share each. Two subflows behind a short queue
+// grow as Reno does, four subflows behind a long queue along CUBIC's course; wVegas has to find out that another connection
+// takes more and more of a long queue. Without jitter connections with the same RTT would keep in step.
 func TestShareBesideCubic(t *testing.T) {
-	two := strings.NewReplacer("10 ms", "20 ms", "packets: 50", "packets: 66", "transport: tcp", "transport: tcp, cc: cubic").Replace(bottleneck)
-	four := strings.NewReplacer("20 Mbit/s", "50 Mbit/s", "20 ms", "75 ms", "packets: 66", "packets: 1238", "  - {name: c,",
-		"  - {name: d, between: [multi, out]}\n  - {name: e, between: [multi, out]}\n  - {name: c,").Replace(two)
+	two := strings.NewReplacer("10 ms", "20 ms", "out]}", "out], delay: 1 ms, jitter: 1 ms}", "packets: 50", "packets: 66",
+		"transport: tcp", "transport: tcp, cc: cubic").Replace(bottleneck)
+	four := strings.NewReplacer("20 Mbit/s", "50 Mbit/s", "20 ms", "75 ms", "packets: 66", "packets: 1238",
+		"cc: CC", "cc: CC, scheduler: earliest", "  - {name: c,", "  - {name: d, between: [multi, out], delay: 1 ms, jitter: 1 ms}\n"+
+			"  - {name: e, between: [multi, out], delay: 1 ms, jitter: 1 ms}\n  - {name: c,").Replace(two)
 	for _, c := range []struct {
 		cc, text    string
 		seeds       uint64
@@ -125,7 +127,7 @@ func TestShareBesideCubic(t *testing.T) {
 		{"lia", two, 12, 20 * time.Second, 80 * time.Second, 0.8, 1.1},
 		{"mpcubic", two, 12, 20 * time.Second, 80 * time.Second, 0.8, 1.1},
 		{"wvegas", strings.ReplaceAll(two, "packets: 66", "packets: 330"), 12, 10 * time.Second, 80 * time.Second, 0.85, 1.1},
-		{"lia", four, 4, 100 * time.Second, 300 * time.Second, 0.7, 1.1},
+		{"lia", four, 6, 100 * time.Second, 300 * time.Second, 0.8, 1.15},
 	} {
 		multi, single := 0.0, 0.0
 		for seed := range c.seeds {

@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Subflows that share a queue grow and lose as one CUBIC connection. What is fair to the TCP of today is what one
+ * connection under CUBIC would have in their place, by the way with the shortest RTT:
+ *
+ *   the window of the whole      W = rtt_min sum_k w_k / rtt_k, k in the group; rtt_min is the shortest RTT
+ *   per loss event               each subflow keeps 717/1024 of its window, whichever of them has lost; once per RTT
+ *   per acknowledged segment     w_r += 1 / cnt g_r / x_r X / (rtt_min sum_k g_k / rtt_k), at most 1/2
+ *
+ * cnt is CUBIC's (cubic.h) for the window W, x_k = w_k / rtt_k, X is the sum of all x, and g is what the algorithm's rule
+ * adds for an acknowledged segment. So W grows as CUBIC has it, and the rule says how the growth of a second is divided
+ * among the subflows. In the papers a subflow loses when it is hit itself, which is the more often the more it sends; here
+ * it loses when any is. With the rule's part of each segment's growth, windows would stay in whatever proportion they are,
+ * until one subflow has all; so a subflow that sends more has less of each segment.
+ *
+ * The papers' rules grow less the more subflows there are, and leave each subflow its own loss: fair if losses are as
+ * frequent as packets. Behind a queue that overflows they are not. Who grows slowly is seldom hit, and windows of few
+ * packets then have 1.3 to 1.7 times one connection's share; a long overflow hits all subflows at once, and the connection
+ * has less than one has. As one CUBIC a connection under LIA has 1.03 of one TCP's share, 0.94 to 1.15 in eight cases of
+ * ten, and the others have 0.94 of what they have beside one TCP (geometric means, simulated: mpcc's scenario shares, 30 lines
+ * of 10 to 100 Mbit/s, RTTs of 5 to 200 ms, queues of 0.2 to 5 bandwidth-delay products and at least 20 packets, two to four
+ * subflows, one to five others).
+ */
+#ifndef MPCC_WHOLE_H
+#define MPCC_WHOLE_H
+
+#include "cubic.h"
+
+/* The window of the whole, packets. */
+MPCC_GLOBAL int whole_window(const struct mpcc_whole *whole nonnull)
+{
+	__u64 halves = num_to_fixed(num_mul(whole->rate, num_of(whole->shortest_us8)), 1);
+	__u64 packets = (halves + 1) >> 1;
+
+	return packets < MPCC_MOST_LAST_MAX ? packets : MPCC_MOST_LAST_MAX;
+}
+
+/*
+ * Of a subflow's acknowledged segments, so many come with all those for which Reno adds a packet to the whole's window. 8/15
+ * is three times the loss, 0.3, over 2 - 0.3.
+ */
+MPCC_GLOBAL int segments_of_reno(const struct mpcc_whole *whole nonnull,
+				 const struct mpcc_path *p nonnull, __u32 window)
+{
+	__u64 segments = num_to_fixed(
+		num_div(num_mul(num_of(window * 15ULL / 8), path_rate(p)), whole->rate), 0);
+
+	return segments < MPCC_MOST_LAST_MAX ? segments : MPCC_MOST_LAST_MAX;
+}
+
+/*
+ * What an acknowledged segment adds to the window of p, in 2^-29 packets, where the rule adds step_q29 and CUBIC a packet to
+ * the window of the whole for cnt segments. A subflow whose step is not known counts as if it had the same one.
+ */
+MPCC_GLOBAL int divide_step(const struct mpcc_whole *whole nonnull,
+			    const struct mpcc_path *p nonnull, __u32 step_q29, __u64 cnt)
+{
+	struct mpcc_num step = num_scale(num_of(step_q29), -29), parts;
+	__u64 q29;
+
+	parts = num_add(num_mul(whole->others, step), num_scale(whole->parts, -10));
+	parts = num_mul(num_mul(parts, num_of(whole->shortest_us8)), num_of(cnt));
+	parts = num_mul(parts, path_rate(p));
+	q29 = num_to_fixed(num_div(num_mul(step, whole->rate), parts), 29);
+	return q29 < MPCC_Q29_ONE / 2 ? q29 : MPCC_Q29_ONE / 2;
+}
+
+/*
+ * The whole after a loss event of a sibling, which has cut its window already: as if that window, too, were to be cut. So
+ * who answers a sibling's loss goes on from a lower window and a lower plateau than one CUBIC would. With the sibling's
+ * window as it was before the loss, a connection would have 1.3 times one TCP's share.
+ */
+MPCC_GLOBAL int shrink_whole(struct mpcc_whole *whole nonnull)
+{
+	struct mpcc_num left = num_scale(num_of(CUBIC_LEFT_Q10), -10);
+
+	whole->rate = num_mul(whole->rate, left);
+	return 0;
+}
+
+/*
+ * Whether the window was cut, for a loss of whichever subflow, less than the group's longest RTT before the newest ACK: what
+ * is lost in one event comes to light over that time. A curve that begins at its plateau has not begun with a cut.
+ */
+static __always_inline bool was_cut_of_late(const struct cc_view *v, const struct mpcc_flow *flow,
+					    const struct tcp_sock *tp)
+{
+	if (!flow->whole)
+		return false;
+	if (!flow->curve_subflows)
+		return true;
+	return flow->curve.k &&
+	       elapsed_us((__u32)tp->tcp_mstamp, flow->curve.began_us) < v->whole.longest_us8 >> 3;
+}
+
+/* A loss event: the fraction that was earned before it is void, and so are the decision and the curve. */
+static __always_inline void void_decision(struct mpcc_flow *flow)
+{
+	flow->credit_q29 = 0;
+	flow->decided = 0;
+	flow->curve_subflows = 0;
+	flow->in_round = 0;
+}
+
+/* A loss event of the whole: what is remembered, and what stays of this window, with its fraction. */
+static __always_inline __u32 cut_window(struct mpcc_flow *flow, const struct tcp_sock *tp,
+					__u32 window)
+{
+	__u64 left_q29 = (((__s64)tp->snd_cwnd * MPCC_Q29_ONE + flow->credit_q29) >> 10) *
+			 CUBIC_LEFT_Q10;
+	__u32 left = left_q29 >> 29;
+
+	void_decision(flow);
+	flow->last_max = flow->whole ?
+				 cubic_last_max(flow->last_max, window, cubic_after_loss(window)) :
+				 window;
+	flow->whole = 1;
+	if (left < MPCC_RENO_FLOOR)
+		return MPCC_RENO_FLOOR;
+	flow->credit_q29 = left_q29 & (MPCC_Q29_ONE - 1);
+	return left;
+}
+
+/*
+ * The window after a loss event here. If the window was cut of late for a sibling, the losses are the same event's, and it
+ * stays. What is known of the queue is no excuse: the others behind it are under the kernel's CUBIC, which takes every loss
+ * for congestion.
+ */
+static __always_inline __u32 answer_own_loss(const struct cc_view *v, struct tcp_sock *tp)
+{
+	struct mpcc_flow *flow = flow_of(tp);
+
+	if (!flow->lost && was_cut_of_late(v, flow, tp))
+		return tp->snd_cwnd;
+	flow->lost = 1;
+	flow->answered = v->losing;
+	return cut_window(flow, tp, whole_window(&v->whole));
+}
+
+/* Cuts the window if siblings have lost since the last look. If it was cut of late, the losses are the same event's. */
+static __always_inline void answer_siblings(struct cc_view *v, struct tcp_sock *tp)
+{
+	struct mpcc_flow *flow = flow_of(tp);
+
+	if (v->losing > flow->answered && !was_cut_of_late(v, flow, tp)) {
+		tp->snd_cwnd = cut_window(flow, tp, whole_window(&v->whole));
+		tp->snd_ssthresh = tp->snd_cwnd;
+		flow->lost = 0;
+		v->self.cwnd = tp->snd_cwnd;
+		shrink_whole(&v->whole);
+	}
+	flow->answered = v->losing;
+}
+
+/* A subflow that leaves the group goes on from its own window. */
+static __always_inline void leave_whole(struct mpcc_flow *flow, const struct tcp_sock *tp)
+{
+	flow->whole = 0;
+	flow->curve_subflows = 0;
+	flow->last_max = tp->snd_cwnd < MPCC_MOST_LAST_MAX ? tp->snd_cwnd : MPCC_MOST_LAST_MAX;
+}
+
+/*
+ * Turns the rule's step into what an acknowledged segment adds to the window: the rule's part of what CUBIC adds to the
+ * window of the whole. Where the rule shrinks the window, its step holds. Not inlined, for the stack's sake.
+ */
+static __noinline int divide_growth(struct sock *sk, const struct cc_view *v)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+	struct mpcc_flow *flow = flow_of(tp);
+	const struct mpcc_whole *whole = &v->whole;
+	__u32 now_us = (__u32)tp->tcp_mstamp, window = whole_window(whole);
+	__s32 step_q29 = flow->step_q29;
+	struct mpcc_curve curve;
+	__u64 part_q10, t_us, cnt;
+
+	if (flow->curve_subflows != v->grouped || !flow->whole) {
+		if (!flow->whole)
+			flow->last_max = 0;
+		begin_curve(&flow->curve, window, flow->last_max, now_us);
+		flow->whole = 1;
+		flow->curve_subflows = v->grouped;
+		flow->in_round = 0;
+	}
+	curve = flow->curve;
+	part_q10 = step_q29 > 0 ? (__u64)step_q29 * tp->snd_cwnd >> 19 : 0;
+	curve.part_q10 = part_q10 < 1 ? 1 : part_q10 < WHOLE_Q10 ? part_q10 : WHOLE_Q10 - 1;
+	grow_friendly(&curve, segments_of_reno(whole, &v->self, window));
+	t_us = (__u64)age_of(&curve, now_us) + (whole->shortest_us8 >> 3);
+	flow->curve = curve;
+	if (step_q29 <= 0)
+		return 0;
+	cnt = cubic_cnt(cubic_window(&curve, t_us >> CUBIC_TICK_SHIFT), window, curve.friendly,
+			true);
+	flow->step_q29 = divide_step(whole, &v->self, step_q29, cnt);
+	return 0;
+}
+
+#endif

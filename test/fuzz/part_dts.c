@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * A part of CUBIC (window.h) under DTS: an uncoupled subflow with a constant window and RTT has the part p = eps over the
+ * largest eps of Reno's growth, and p^(2/3) of the time on CUBIC's course.
+ */
+#include "native.h"
+
+#include "cc/dts.bpf.c"
+
+#include "connection.h"
+
+static struct tcp_sock *const tp = &connection.subflows[0];
+
+/* Packets per cubic second. */
+#define C 0.4
+
+static void set_path(__u32 i, __u32 cwnd, __u32 base_us, __u32 queue_us)
+{
+	struct tcp_sock *s = &connection.subflows[i];
+
+	s->snd_cwnd = cwnd;
+	set_rtt(s, base_us + queue_us);
+	s->rtt_min.s[0].v = base_us;
+}
+
+/* DTS, Algorithm 1 */
+static double eps(__u32 i)
+{
+	double base = connection.subflows[i].rtt_min.s[0].v,
+	       rtt = connection.subflows[i].srtt_us >> 3;
+
+	return 2 / (1 + __builtin_exp(-10 * (base / rtt - 0.5)));
+}
+
+/* A step is rounded to 2^-29 packets, and else wrong by so large a part at most. */
+static void require_step(double want, double tolerance, const char *what)
+{
+	double step = __builtin_ldexp(flow_of(tp)->step_q29, -29);
+
+	require(__builtin_fabs(step - want) <= tolerance * want + 0x1p-29,
+		"%s: %g a segment, want %g", what, step, want);
+}
+
+/* Follows the course for 100 decisions; returns how many tell of the part. */
+static int follow(__u32 n)
+{
+	double base_s = tp->rtt_min.s[0].v * 1e-6, rtt_s = (tp->srtt_us >> 3) * 1e-6, largest = 0,
+	       p, t = 0;
+	__u32 w = tp->snd_cwnd, telling = 0;
+
+	for (__u32 i = 0; i < n; i++)
+		largest = __builtin_fmax(largest, eps(i));
+	p = eps(0) / largest;
+	for (__u32 i = 0; i < n; i++)
+		set_interface(i, i % 3);
+	flow_of(tp)->together = 0;
+	/* The plateau is the present window. */
+	flow_of(tp)->last_max = w;
+	for (int i = 0; i < 100; i++) {
+		double above = C * (t + base_s) * (t + base_s) * (t + base_s);
+
+		/* RFC 9438, section 4.3: the part of Reno's growth so far, 8/15 of a packet for each window. */
+		above = __builtin_fmax(above, 8 / 15. * p * i);
+		CALL(mpcc_cong_avoid, ARG(tp), 0, w);
+		require(flow_of(tp)->decided_us == (__u32)tp->tcp_mstamp, "no decision");
+		tp->snd_cwnd = w;
+		/* Where the course is not above the window, growth is the least of the kernel's CUBIC. */
+		if (above < 0.9)
+			require_step(1. / (100 * w), 0, "on the plateau");
+		/* The course is in whole packets; each packet takes whole segments. */
+		if (above > 20 && above < w / 20.) {
+			require_step(above / w, 1 / above + above / w + 0.01, "above the plateau");
+			telling++;
+		}
+		tp->tcp_mstamp += 4 * (tp->srtt_us >> 3);
+		t += __builtin_cbrt(p * p) * 4 * rtt_s;
+	}
+	return telling;
+}
+
+int LLVMFuzzerInitialize(int *argc, char ***argv)
+{
+	join_grown(2, &dts);
+	set_path(0, 3000, 50000, 60000);
+	set_path(1, 3000, 50000, 0);
+	require(follow(2) > 5, "no decision tells of the part");
+	return 0;
+}
+
+int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
+{
+	struct input in = { bytes, size };
+	__u32 n = 2 + draw_byte(&in) % 2;
+
+	join_grown(n, &dts);
+	for (__u32 i = 0; i < n; i++) {
+		__u32 base_us = 10000 + draw_number(&in, 17);
+
+		set_path(i, 1000 + draw_number(&in, 12), base_us, draw_number(&in, 16) % base_us);
+	}
+	follow(n);
+	return 0;
+}

@@ -1,0 +1,400 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * Subflows that share a queue as one CUBIC (whole.h) under a control (-DALGORITHM=lia). From a loss on, with constant windows
+ * and RTTs, the whole grows along CUBIC's course, from the window W = rtt_min sum_k w_k / rtt_k. A subflow has of that, in a
+ * second, what the rule adds for an acknowledged segment, g, over rtt_min sum_k g_k / rtt_k. A loss event costs each subflow what CUBIC takes, once. With growth=reno, or
+ * couple=always, the rule's step and half of the window hold.
+ */
+#include "native.h"
+
+#include SOURCE(cc, ALGORITHM)
+
+#include "connection.h"
+
+#define NUMBER_OF_wvegas 1
+#define NUMBER_OF_mpcubic 2
+
+static struct tcp_sock *const tp = &connection.subflows[0];
+
+/* Packets per cubic second. */
+#define C 0.4
+
+static bool is(const char *name)
+{
+	return !strcmp(ALGORITHM.name, name);
+}
+
+static double window(__u32 i)
+{
+	return connection.subflows[i].snd_cwnd;
+}
+
+static double rtt_s(__u32 i)
+{
+	return (connection.subflows[i].srtt_us >> 3) * 1e-6;
+}
+
+static double base_s(__u32 i)
+{
+	return connection.subflows[i].rtt_min.s[0].v * 1e-6;
+}
+
+/* DTS, Algorithm 1 */
+static double eps(__u32 i)
+{
+	return 2 / (1 + __builtin_exp(-10 * (base_s(i) / rtt_s(i) - 0.5)));
+}
+
+static double largest_eps(__u32 n)
+{
+	double largest = 0;
+
+	for (__u32 i = 0; i < n; i++)
+		largest = __builtin_fmax(largest, eps(i));
+	return largest;
+}
+
+/* Extended DTS: q_target is 5 ms. */
+static bool is_queued(__u32 i)
+{
+	return rtt_s(i) - base_s(i) > 0.005;
+}
+
+/* What the rule adds to subflow r of n, over Reno's 1 / w. */
+static double rule_over_reno(__u32 r, __u32 n)
+{
+	double w = window(r), rtt = rtt_s(r), sum = 0, fastest = 0, ratio;
+	__u32 with_queue = 0;
+
+	for (__u32 i = 0; i < n; i++) {
+		sum += window(i) / rtt_s(i);
+		fastest = __builtin_fmax(fastest, window(i) / rtt_s(i) / rtt_s(i));
+		with_queue += is_queued(i);
+	}
+	if (is("ewtcp"))
+		return 1. / (n * n);
+	if (is("mpcubic"))
+		return 1;
+	/* RFC 6356: alpha / W, at most 1 / w. A wVegas subflow that competes grows so, too. */
+	if (is("lia") || is("wvegas"))
+		return __builtin_fmin(fastest / sum / sum * w, 1);
+	ratio = eps(r) / largest_eps(n) * w / rtt / rtt / sum / sum * w;
+	/* Without prices only a queue costs: half of the increase, unless all subflows have one. */
+	if (is("dtsx") && is_queued(r) && with_queue < n)
+		ratio /= 2;
+	return ratio;
+}
+
+static void start(__u32 n)
+{
+	join_grown(n, &ALGORITHM);
+#if NUMBER_OF(ALGORITHM) == NUMBER_OF_wvegas
+	/* Within a round of a subflow that competes. */
+	for (__u32 i = 0; i < n; i++) {
+		struct cc_state *state = private_of(&connection.subflows[i]);
+
+		state->competing = 1;
+		state->alpha = MIN_ALPHA;
+		state->round_end = 1;
+	}
+#endif
+}
+
+static void set_path(__u32 i, __u32 cwnd, __u32 base_us, __u32 queue_us)
+{
+	struct tcp_sock *s = &connection.subflows[i];
+
+	s->snd_cwnd = cwnd;
+	set_rtt(s, base_us + queue_us);
+	s->rtt_min.s[0].v = base_us;
+}
+
+/* A step is rounded to 2^-29 packets, and else wrong by so large a part at most. */
+static void require_step(double want, double tolerance, const char *what)
+{
+	double step = __builtin_ldexp(flow_of(tp)->step_q29, -29);
+
+	require(__builtin_fabs(step - want) <= tolerance * want + 0x1p-29,
+		"%s: %g a segment, want %g", what, step, want);
+}
+
+static double shortest_s(__u32 n)
+{
+	double shortest = rtt_s(0);
+
+	for (__u32 i = 1; i < n; i++)
+		shortest = __builtin_fmin(shortest, rtt_s(i));
+	return shortest;
+}
+
+static double longest_s(__u32 n)
+{
+	double longest = 0;
+
+	for (__u32 i = 0; i < n; i++)
+		longest = __builtin_fmax(longest, rtt_s(i));
+	return longest;
+}
+
+/* X, packets a second. */
+static double rate(__u32 n)
+{
+	double sum = 0;
+
+	for (__u32 i = 0; i < n; i++)
+		sum += window(i) / rtt_s(i);
+	return sum;
+}
+
+/* What a segment adds to the first window, for a packet that a segment adds to the whole. */
+static double divided(__u32 n)
+{
+	double sum = 0, of_first = rule_over_reno(0, n) / window(0);
+
+	for (__u32 i = 0; i < n; i++)
+		sum += rule_over_reno(i, n) / window(i) / rtt_s(i);
+	return of_first / (shortest_s(n) * sum) * rate(n) / (window(0) / rtt_s(0));
+}
+
+/* The clock of all subflows. */
+static void pass(__u32 n, double s)
+{
+	for (__u32 i = 0; i < n; i++)
+		connection.subflows[i].tcp_mstamp += s * 1e6;
+}
+
+/* Follows the course for 100 decisions; returns how many tell of it. */
+static int follow(__u32 n)
+{
+	double whole = __builtin_floor(shortest_s(n) * rate(n) + 0.5), t = 0, of_part = 0,
+	       dt = 4 * longest_s(n);
+	__u32 telling = 0, windows[4];
+
+	/* A part is kept in 2^-10. The plateau is the present window. */
+	for (__u32 i = 0; i < n; i++) {
+		windows[i] = connection.subflows[i].snd_cwnd;
+		of_part = __builtin_fmax(of_part, 1 / 1024. / rule_over_reno(i, n));
+	}
+	for (int i = 0; i < 100; i++) {
+		double at = t + shortest_s(n), above = C * at * at * at;
+
+		/* The first comes last, when it knows the siblings' parts. */
+		for (__u32 k = 1; k <= n; k++) {
+			struct tcp_sock *s = &connection.subflows[k % n];
+
+			CALL(mpcc_cong_avoid, ARG(s), 0, windows[k % n]);
+			require(flow_of(s)->decided_us == (__u32)s->tcp_mstamp, "no decision");
+			s->snd_cwnd = windows[k % n];
+		}
+		/* RFC 9438, section 4.3: 8/15 of a packet for each window of the whole. */
+		above = __builtin_fmax(above, 8 / 15. * i * rtt_s(0) / shortest_s(n));
+		/* Where the course is not above the window, growth is the least of the kernel's CUBIC. */
+		if (above < 0.9 && i)
+			require_step(divided(n) / (100 * whole), of_part + 0.01, "on the plateau");
+		/* The course is in whole packets; each packet takes whole segments. */
+		if (above > 20 && above < whole / 20. && above / whole * divided(n) < 0.45) {
+			require_step(above / whole * divided(n),
+				     1 / above + above / whole + of_part + 0.01,
+				     "above the plateau");
+			telling++;
+		}
+		pass(n, dt);
+		t += dt;
+	}
+	return telling;
+}
+
+/* With the fraction of a packet that it is ahead. */
+static double first_window(void)
+{
+	return tp->snd_cwnd + __builtin_ldexp(flow_of(tp)->credit_q29, -29);
+}
+
+/* But for what one segment adds. */
+static void require_window(double want, const char *what)
+{
+	require(__builtin_fabs(first_window() - want) < 0.51, "%s: window %g, want %g", what,
+		first_window(), want);
+}
+
+static void lose(__u32 i)
+{
+	struct tcp_sock *s = &connection.subflows[i];
+
+	s->snd_ssthresh = CALL(mpcc_ssthresh, ARG(s));
+	s->snd_cwnd = s->snd_ssthresh;
+	s->inet_conn.icsk_ca_state = TCP_CA_Recovery;
+}
+
+static void recover(__u32 i)
+{
+	connection.subflows[i].inet_conn.icsk_ca_state = TCP_CA_Open;
+}
+
+static void ack(__u32 i)
+{
+	CALL(mpcc_cong_avoid, ARG(&connection.subflows[i]), 0, 1);
+}
+
+/* An ACK for which the first decides. */
+static void decide_now(void)
+{
+	flow_of(tp)->decided = 0;
+	ack(0);
+}
+
+/* Loss events of n subflows, which have grown for a while. */
+static void check_events(__u32 n)
+{
+	double w = first_window(), longest = longest_s(n);
+
+	lose(1);
+	decide_now();
+	w *= 717 / 1024.;
+	require_window(w, "a sibling has lost");
+	require(tp->snd_cwnd - tp->snd_ssthresh <= 1, "ssthresh %u, cwnd %u", tp->snd_ssthresh,
+		tp->snd_cwnd);
+	/* The same event comes to light here. */
+	pass(n, longest * 0.9);
+	require(CALL(mpcc_ssthresh, ARG(tp)) == tp->snd_cwnd, "one event costs two cuts");
+	/* And it is no news later, however long the sibling recovers. */
+	pass(n, longest * 1.1);
+	decide_now();
+	require_window(w, "the sibling still recovers");
+	/* Nor is what another sibling loses soon after an event. */
+	recover(1);
+	pass(n, longest * 2);
+	decide_now();
+	lose(1);
+	decide_now();
+	w *= 717 / 1024.;
+	require_window(w, "the sibling loses once more");
+	if (n > 2) {
+		pass(n, longest * 0.5);
+		lose(2);
+		decide_now();
+		require_window(w, "two siblings lose in one event");
+		recover(2);
+	}
+	recover(1);
+	pass(n, longest * 2);
+	decide_now();
+	/* A loss of its own is, and the sibling's before it then is none. */
+	lose(1);
+	lose(0);
+	w *= 717 / 1024.;
+	require_window(w, "an event of its own");
+	recover(0);
+	pass(n, longest * 1.1);
+	decide_now();
+	require_window(w, "the sibling recovers from that event");
+	recover(1);
+	/* What the sibling loses while the first recovers is the same event's. */
+	pass(n, longest * 2);
+	decide_now();
+	lose(0);
+	lose(1);
+	w *= 717 / 1024.;
+	recover(0);
+	decide_now();
+	require_window(w, "both lose in one event");
+	recover(1);
+	for (__u32 i = 0; i < n; i++)
+		ack(i);
+	pass(n, longest * 3);
+	for (__u32 i = 0; i < n; i++)
+		ack(i);
+	w = first_window();
+	lose(1);
+	pass(n, longest * 1.1);
+	decide_now();
+	require_window(w * 717 / 1024., "the sibling loses again");
+	pass(n, longest * 0.9);
+	require(CALL(mpcc_ssthresh, ARG(tp)) == tp->snd_cwnd,
+		"one event costs two cuts, after one of its own");
+	/* Alone, the first goes on from its own window. */
+	set_interface(0, 1);
+	flow_of(tp)->together = 0;
+	pass(n, longest * 2);
+	decide_now();
+	require(flow_of(tp)->last_max <= tp->snd_cwnd, "last_max %u, cwnd %u",
+		flow_of(tp)->last_max, tp->snd_cwnd);
+}
+
+/*
+ * What a segment adds right after a sibling's loss, on two subflows alike. The course is that after a loss at the present
+ * windows, of which the sibling's is cut already.
+ */
+static void check_first_step(void)
+{
+	double lost_at = 3000 + 2100, w = lost_at * 717 / 1024;
+	double k = __builtin_cbrt((lost_at - w) / C);
+	double above = C * (k * k * k + (0.05 - k) * (0.05 - k) * (0.05 - k));
+
+	start(2);
+	set_path(0, 3000, 50000, 0);
+	set_path(1, 3000, 50000, 0);
+	for (int i = 0; i < 3; i++) {
+		ack(0);
+		ack(1);
+		pass(2, 0.2);
+	}
+	/* A curve that began without a loss is no answer to the next one. */
+	flow_of(tp)->curve_subflows = 0;
+	decide_now();
+	lose(1);
+	decide_now();
+	require_step(above / (2 * window(0)), 1 / above, "after a sibling's loss");
+}
+
+/* The rule by itself. mpCUBIC's curves have a harness of their own. */
+static void check_rule(__u32 n)
+{
+#if NUMBER_OF(ALGORITHM) != NUMBER_OF_mpcubic
+	double w = tp->snd_cwnd;
+	__u32 left = CALL(mpcc_ssthresh, ARG(tp));
+
+	require(left == tp->snd_cwnd / 2, "growth=reno: %u packets left of %g", left, w);
+	CALL(mpcc_cong_avoid, ARG(tp), 0, 1);
+	tp->snd_cwnd = w;
+	/* The table of eps is wrong by 2e-4 on both sides of a ratio (epsilon.h). */
+	require_step(rule_over_reno(0, n) / w, 4e-4, "growth=reno");
+#endif
+}
+
+int LLVMFuzzerInitialize(int *argc, char ***argv)
+{
+	for (__u32 queued = 0; queued < 2; queued++) {
+		start(2);
+		set_path(0, 3000, 50000, queued ? 20000 : 0);
+		set_path(1, 3000, 50000, queued ? 0 : 20000);
+		require(follow(2) > 5, "no decision tells of the course");
+		check_events(2);
+	}
+	check_first_step();
+	return 0;
+}
+
+int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
+{
+	struct input in = { bytes, size };
+	__u32 n = 2 + draw_byte(&in) % 3, kind = draw_byte(&in) % 8;
+
+	start(n);
+	for (__u32 i = 0; i < n; i++) {
+		__u32 base_us = 10000 + draw_number(&in, 17);
+
+		set_path(i, 1000 + draw_number(&in, 12), base_us, draw_number(&in, 16) % base_us);
+	}
+	if (kind > 1) {
+		follow(n);
+		check_events(n);
+		return 0;
+	}
+	if (kind)
+		growth = GROWTH_BY_RULE;
+	else
+		couple = COUPLE_ALWAYS;
+	check_rule(n);
+	return 0;
+}
