@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
@@ -252,17 +251,32 @@ func pmRequest(command uint8, flags int, data ...nl.NetlinkRequestData) ([][]byt
 }
 
 func pmFamilyID() (uint16, error) {
-	family, err := netlink.GenlFamilyGet(pmFamily)
+	controller := pmSocket{family: nl.GENL_ID_CTRL}
+	name := nl.NewRtAttr(nl.GENL_CTRL_ATTR_FAMILY_NAME, nl.ZeroTerminated(pmFamily))
+	messages, err := controller.request(nl.GENL_CTRL_CMD_GETFAMILY, 0, name)
 	if errors.Is(err, unix.ENOENT) {
 		return 0, ErrNoMPTCP
 	}
 	if err != nil {
 		return 0, err
 	}
-	return family.ID, nil
+	for _, m := range messages {
+		attrs, err := parseMessage(m)
+		if id := attrs[nl.GENL_CTRL_ATTR_FAMILY_ID]; err == nil && len(id) == 2 {
+			return binary.NativeEndian.Uint16(id), nil
+		}
+	}
+	return 0, fmt.Errorf("the kernel names no number of the netlink family %s", pmFamily)
 }
 
-// pmSocket is how to reach the path manager: by a socket that is open, or by one for each request.
+// genlHeader begins each message of generic netlink. The library's nl.Genlmsg has two bytes, and sends the two that happen to
+// lie behind them in memory, which another goroutine may be writing to.
+type genlHeader [nl.SizeofGenlmsg]byte
+
+func (h genlHeader) Len() int          { return len(h) }
+func (h genlHeader) Serialize() []byte { return h[:] }
+
+// pmSocket is how to reach a family of generic netlink: by a socket that is open, or by one for each request.
 type pmSocket struct {
 	family uint16
 	open   map[int]*nl.SocketHandle
@@ -271,7 +285,7 @@ type pmSocket struct {
 func (s pmSocket) request(command uint8, flags int, data ...nl.NetlinkRequestData) ([][]byte, error) {
 	req := nl.NewNetlinkRequest(int(s.family), flags)
 	req.Sockets = s.open
-	req.AddData(&nl.Genlmsg{Command: command, Version: pmVersion})
+	req.AddData(genlHeader{command, pmVersion})
 	for _, d := range data {
 		req.AddData(d)
 	}
