@@ -86,6 +86,26 @@ static inline void set_rtt(struct tcp_sock *tp, __u32 rtt_us)
 	tp->rack.rtt_us = rtt_us;
 }
 
+/* Gives subflow i a window, and a path whose RTT is base_us without the queue. */
+static inline void set_path(__u32 i, __u32 cwnd, __u32 base_us, __u32 queue_us)
+{
+	struct tcp_sock *tp = &connection.subflows[i];
+
+	tp->snd_cwnd = cwnd;
+	set_rtt(tp, base_us + queue_us);
+	tp->rtt_min.s[0].v = base_us;
+}
+
+/* A step is rounded to 2^-29 packets, and else wrong by so large a part at most. */
+static inline void require_step(const struct tcp_sock *tp, double want, double tolerance,
+				const char *what)
+{
+	double step = __builtin_ldexp(flow_of(tp)->step_q29, -29);
+
+	require(__builtin_fabs(step - want) <= tolerance * want + 0x1p-29,
+		"%s: %g a segment, want %g", what, step, want);
+}
+
 static inline struct cc_state *private_of(struct tcp_sock *tp)
 {
 	return (struct cc_state *)tp->inet_conn.icsk_ca_priv;

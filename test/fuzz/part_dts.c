@@ -14,15 +14,6 @@ static struct tcp_sock *const tp = &connection.subflows[0];
 /* Packets per cubic second. */
 #define C 0.4
 
-static void set_path(__u32 i, __u32 cwnd, __u32 base_us, __u32 queue_us)
-{
-	struct tcp_sock *s = &connection.subflows[i];
-
-	s->snd_cwnd = cwnd;
-	set_rtt(s, base_us + queue_us);
-	s->rtt_min.s[0].v = base_us;
-}
-
 /* DTS, Algorithm 1 */
 static double eps(__u32 i)
 {
@@ -30,15 +21,6 @@ static double eps(__u32 i)
 	       rtt = connection.subflows[i].srtt_us >> 3;
 
 	return 2 / (1 + __builtin_exp(-10 * (base / rtt - 0.5)));
-}
-
-/* A step is rounded to 2^-29 packets, and else wrong by so large a part at most. */
-static void require_step(double want, double tolerance, const char *what)
-{
-	double step = __builtin_ldexp(flow_of(tp)->step_q29, -29);
-
-	require(__builtin_fabs(step - want) <= tolerance * want + 0x1p-29,
-		"%s: %g a segment, want %g", what, step, want);
 }
 
 /* Follows the course for 100 decisions; returns how many tell of the part. */
@@ -66,10 +48,11 @@ static int follow(__u32 n)
 		tp->snd_cwnd = w;
 		/* Where the course is not above the window, growth is the least of the kernel's CUBIC. */
 		if (above < 0.9)
-			require_step(1. / (100 * w), 0, "on the plateau");
+			require_step(tp, 1. / (100 * w), 0, "on the plateau");
 		/* The course is in whole packets; each packet takes whole segments. */
 		if (above > 20 && above < w / 20.) {
-			require_step(above / w, 1 / above + above / w + 0.01, "above the plateau");
+			require_step(tp, above / w, 1 / above + above / w + 0.01,
+				     "above the plateau");
 			telling++;
 		}
 		tp->tcp_mstamp += 4 * (tp->srtt_us >> 3);

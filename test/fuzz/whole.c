@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
  * Subflows that share a queue as one CUBIC (whole.h) under a control (-DALGORITHM=lia). From a loss on, with constant windows
- * and RTTs, the whole grows along CUBIC's course, from the window W = rtt_min sum_k w_k / rtt_k. A subflow has of that, in a
- * second, what the rule adds for an acknowledged segment, g, over rtt_min sum_k g_k / rtt_k. A loss event costs each subflow what CUBIC takes, once. With growth=reno, or
- * couple=always, the rule's step and half of the window hold.
+ * and RTTs, the whole grows along CUBIC's course, from the window W = rtt_min sum_k w_k / rtt_k. Of a second's growth of W a
+ * subflow has g / (rtt_min sum_k g_k / rtt_k); g is what the rule adds for an acknowledged segment. A loss event costs each
+ * subflow what CUBIC takes, once. With growth=reno, or couple=always, the rule's step and half of the window hold.
  */
 #include "native.h"
 
@@ -45,17 +45,52 @@ static double eps(__u32 i)
 	return 2 / (1 + __builtin_exp(-10 * (base_s(i) / rtt_s(i) - 0.5)));
 }
 
-static double largest_eps(__u32 n)
+static double largest(double (*of)(__u32), __u32 n)
 {
-	double largest = 0;
+	double value = of(0);
+
+	for (__u32 i = 1; i < n; i++)
+		value = __builtin_fmax(value, of(i));
+	return value;
+}
+
+static double sum(double (*of)(__u32), __u32 n)
+{
+	double value = 0;
 
 	for (__u32 i = 0; i < n; i++)
-		largest = __builtin_fmax(largest, eps(i));
-	return largest;
+		value += of(i);
+	return value;
+}
+
+/* Packets a second. */
+static double rate(__u32 i)
+{
+	return window(i) / rtt_s(i);
+}
+
+static double rate_per_rtt_s(__u32 i)
+{
+	return rate(i) / rtt_s(i);
+}
+
+static double inverse_rtt(__u32 i)
+{
+	return 1 / rtt_s(i);
+}
+
+static double shortest_s(__u32 n)
+{
+	return 1 / largest(inverse_rtt, n);
+}
+
+static double longest_s(__u32 n)
+{
+	return largest(rtt_s, n);
 }
 
 /* Extended DTS: q_target is 5 ms. */
-static bool is_queued(__u32 i)
+static double is_queued(__u32 i)
 {
 	return rtt_s(i) - base_s(i) > 0.005;
 }
@@ -63,24 +98,19 @@ static bool is_queued(__u32 i)
 /* What the rule adds to subflow r of n, over Reno's 1 / w. */
 static double rule_over_reno(__u32 r, __u32 n)
 {
-	double w = window(r), rtt = rtt_s(r), sum = 0, fastest = 0, ratio;
-	__u32 with_queue = 0;
+	double w = window(r), total = sum(rate, n), ratio;
 
-	for (__u32 i = 0; i < n; i++) {
-		sum += window(i) / rtt_s(i);
-		fastest = __builtin_fmax(fastest, window(i) / rtt_s(i) / rtt_s(i));
-		with_queue += is_queued(i);
-	}
 	if (is("ewtcp"))
 		return 1. / (n * n);
+	/* Even parts. */
 	if (is("mpcubic"))
 		return 1;
 	/* RFC 6356: alpha / W, at most 1 / w. A wVegas subflow that competes grows so, too. */
 	if (is("lia") || is("wvegas"))
-		return __builtin_fmin(fastest / sum / sum * w, 1);
-	ratio = eps(r) / largest_eps(n) * w / rtt / rtt / sum / sum * w;
+		return __builtin_fmin(largest(rate_per_rtt_s, n) / total / total * w, 1);
+	ratio = eps(r) / largest(eps, n) * rate_per_rtt_s(r) / total / total * w;
 	/* Without prices only a queue costs: half of the increase, unless all subflows have one. */
-	if (is("dtsx") && is_queued(r) && with_queue < n)
+	if (is("dtsx") && is_queued(r) && sum(is_queued, n) < n)
 		ratio /= 2;
 	return ratio;
 }
@@ -100,60 +130,14 @@ static void start(__u32 n)
 #endif
 }
 
-static void set_path(__u32 i, __u32 cwnd, __u32 base_us, __u32 queue_us)
-{
-	struct tcp_sock *s = &connection.subflows[i];
-
-	s->snd_cwnd = cwnd;
-	set_rtt(s, base_us + queue_us);
-	s->rtt_min.s[0].v = base_us;
-}
-
-/* A step is rounded to 2^-29 packets, and else wrong by so large a part at most. */
-static void require_step(double want, double tolerance, const char *what)
-{
-	double step = __builtin_ldexp(flow_of(tp)->step_q29, -29);
-
-	require(__builtin_fabs(step - want) <= tolerance * want + 0x1p-29,
-		"%s: %g a segment, want %g", what, step, want);
-}
-
-static double shortest_s(__u32 n)
-{
-	double shortest = rtt_s(0);
-
-	for (__u32 i = 1; i < n; i++)
-		shortest = __builtin_fmin(shortest, rtt_s(i));
-	return shortest;
-}
-
-static double longest_s(__u32 n)
-{
-	double longest = 0;
-
-	for (__u32 i = 0; i < n; i++)
-		longest = __builtin_fmax(longest, rtt_s(i));
-	return longest;
-}
-
-/* X, packets a second. */
-static double rate(__u32 n)
-{
-	double sum = 0;
-
-	for (__u32 i = 0; i < n; i++)
-		sum += window(i) / rtt_s(i);
-	return sum;
-}
-
 /* What a segment adds to the first window, for a packet that a segment adds to the whole. */
 static double divided(__u32 n)
 {
-	double sum = 0, of_first = rule_over_reno(0, n) / window(0);
+	double of_all = 0, of_first = rule_over_reno(0, n) / window(0);
 
 	for (__u32 i = 0; i < n; i++)
-		sum += rule_over_reno(i, n) / window(i) / rtt_s(i);
-	return of_first / (shortest_s(n) * sum) * rate(n) / (window(0) / rtt_s(0));
+		of_all += rule_over_reno(i, n) / window(i) / rtt_s(i);
+	return of_first / (shortest_s(n) * of_all) * sum(rate, n) / rate(0);
 }
 
 /* The clock of all subflows. */
@@ -166,7 +150,7 @@ static void pass(__u32 n, double s)
 /* Follows the course for 100 decisions; returns how many tell of it. */
 static int follow(__u32 n)
 {
-	double whole = __builtin_floor(shortest_s(n) * rate(n) + 0.5), t = 0, of_part = 0,
+	double whole = __builtin_floor(shortest_s(n) * sum(rate, n) + 0.5), t = 0, of_part = 0,
 	       dt = 4 * longest_s(n);
 	__u32 telling = 0, windows[4];
 
@@ -190,10 +174,11 @@ static int follow(__u32 n)
 		above = __builtin_fmax(above, 8 / 15. * i * rtt_s(0) / shortest_s(n));
 		/* Where the course is not above the window, growth is the least of the kernel's CUBIC. */
 		if (above < 0.9 && i)
-			require_step(divided(n) / (100 * whole), of_part + 0.01, "on the plateau");
+			require_step(tp, divided(n) / (100 * whole), of_part + 0.01,
+				     "on the plateau");
 		/* The course is in whole packets; each packet takes whole segments. */
 		if (above > 20 && above < whole / 20. && above / whole * divided(n) < 0.45) {
-			require_step(above / whole * divided(n),
+			require_step(tp, above / whole * divided(n),
 				     1 / above + above / whole + of_part + 0.01,
 				     "above the plateau");
 			telling++;
@@ -344,7 +329,7 @@ static void check_first_step(void)
 	decide_now();
 	lose(1);
 	decide_now();
-	require_step(above / (2 * window(0)), 1 / above, "after a sibling's loss");
+	require_step(tp, above / (2 * window(0)), 1 / above, "after a sibling's loss");
 }
 
 /* The rule by itself. mpCUBIC's curves have a harness of their own. */
@@ -358,7 +343,7 @@ static void check_rule(__u32 n)
 	CALL(mpcc_cong_avoid, ARG(tp), 0, 1);
 	tp->snd_cwnd = w;
 	/* The table of eps is wrong by 2e-4 on both sides of a ratio (epsilon.h). */
-	require_step(rule_over_reno(0, n) / w, 4e-4, "growth=reno");
+	require_step(tp, rule_over_reno(0, n) / w, 4e-4, "growth=reno");
 #endif
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Subflows that share a queue grow and lose as one CUBIC connection. What is fair to the TCP of today is what one
- * connection under CUBIC would have in their place, by the way with the shortest RTT:
+ * Subflows that share a queue grow and lose as one CUBIC connection. The fair share of a connection with such subflows is
+ * the rate of one TCP connection under CUBIC in the place of the subflows, by the way with the shortest RTT:
  *
  *   the window of the whole      W = rtt_min sum_k w_k / rtt_k, k in the group; rtt_min is the shortest RTT
  *   per loss event               each subflow keeps 717/1024 of its window, whichever of them has lost; once per RTT
@@ -66,9 +66,9 @@ MPCC_GLOBAL int divide_step(const struct mpcc_whole *whole nonnull,
 }
 
 /*
- * The whole after a loss event of a sibling, which has cut its window already: as if that window, too, were to be cut. So
- * who answers a sibling's loss goes on from a lower window and a lower plateau than one CUBIC would. With the sibling's
- * window as it was before the loss, a connection would have 1.3 times one TCP's share.
+ * The whole after a loss event of a sibling: all windows are cut, the sibling's window for the second time, as the sibling
+ * has cut that window already. So a subflow that answers a sibling's loss goes on from a lower window and a lower plateau
+ * than one CUBIC would. With the sibling's window before the loss, a connection would have 1.3 times one TCP's share.
  */
 MPCC_GLOBAL int shrink_whole(struct mpcc_whole *whole nonnull)
 {
@@ -79,8 +79,8 @@ MPCC_GLOBAL int shrink_whole(struct mpcc_whole *whole nonnull)
 }
 
 /*
- * Whether the window was cut, for a loss of whichever subflow, less than the group's longest RTT before the newest ACK: what
- * is lost in one event comes to light over that time. A curve that begins at its plateau has not begun with a cut.
+ * Whether the window was cut, for a loss of whichever subflow, less than the group's longest RTT before the newest ACK: the
+ * losses of one event come to light over that time. A curve that begins at the curve's plateau has not begun with a cut.
  */
 static __always_inline bool was_cut_of_late(const struct cc_view *v, const struct mpcc_flow *flow,
 					    const struct tcp_sock *tp)
@@ -122,9 +122,9 @@ static __always_inline __u32 cut_window(struct mpcc_flow *flow, const struct tcp
 }
 
 /*
- * The window after a loss event here. If the window was cut of late for a sibling, the losses are the same event's, and it
- * stays. What is known of the queue is no excuse: the others behind it are under the kernel's CUBIC, which takes every loss
- * for congestion.
+ * The window after a loss event of this subflow. If the window was cut of late for a sibling, the losses are the same
+ * event's, and the window stays. A short queue makes no loss cheaper: the other connections behind the queue are under the
+ * kernel's CUBIC, and to the kernel's CUBIC every loss is congestion.
  */
 static __always_inline __u32 answer_own_loss(const struct cc_view *v, struct tcp_sock *tp)
 {
