@@ -13,12 +13,10 @@
 #include SOURCE(cc, ALGORITHM)
 
 #include "connection.h"
+#include "delays.h"
 
 static struct tcp_sock *const tp = &connection.subflows[0];
 static bool plain_tcp;
-
-/* In whole units of 64 us, as in queue.h. */
-#define MS(ms) __builtin_floor((ms) * 1000 / 64.)
 
 /* A round's clock goes round in so many microseconds. */
 #define CLOCK_TURN_US (1ULL << 25)
@@ -55,22 +53,6 @@ static struct mpcc_queue *queue(void)
 	return &flow_of(tp)->queue;
 }
 
-/* An RTT in units, at least 1. */
-static double units(__u32 us)
-{
-	return __builtin_fmin(us / 64 + 1, 65535);
-}
-
-static bool is_known(__u32 base_us, double longest)
-{
-	return longest >= MS(__builtin_fmin(__builtin_fmax(base_us / 8000., 4), 16));
-}
-
-static double d_m(double base, double longest)
-{
-	return __builtin_fmin(longest, __builtin_floor(0.625 * base));
-}
-
 /* Packets in an RTT: 10 up to a hundredth of the longest queue, 0.3 at the longest; 1 / alpha is linear between. */
 static double alpha(double w, double base, double d, double longest)
 {
@@ -90,12 +72,6 @@ static double part_left(double d, double longest)
 	if (10 * d <= longest || d <= MS(1))
 		return 15 / 16.;
 	return 15 / 16. - (15 / 16. - 717 / 1024.) * (d / longest - 0.1) / 0.7;
-}
-
-/* An RTT of 7/8 of the way from the smallest to the longest, or more. */
-static bool is_full(double base, double rtt, double peak)
-{
-	return rtt - base >= (peak - base) * 7 / 8;
 }
 
 /* Whether the path delivers more than that percentage of the window w in an RTT. */

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Subflows that share a queue as one CUBIC (whole.h) under a control (-DALGORITHM=lia). From a loss on, with constant windows
- * and RTTs, the whole grows along CUBIC's course, from the window W = rtt_min sum_k w_k / rtt_k. Of a second's growth of W a
- * subflow has g / (rtt_min sum_k g_k / rtt_k); g is what the rule adds for an acknowledged segment. A loss event costs each
- * subflow what CUBIC takes, once. With growth=reno, or couple=always, the rule's step and half of the window hold.
+ * Subflows that share a queue as one CUBIC (whole.h) under a control (-DALGORITHM=lia). From a loss on, with constant
+ * windows and RTTs, the whole grows along CUBIC's course, from the window W = rtt_min sum_k w_k / rtt_k. Of a second's
+ * growth of W a subflow has g / (rtt_min sum_k g_k / rtt_k); g is what the rule adds for an acknowledged segment. A loss
+ * event costs each subflow what CUBIC takes, once; the loss of a packet that met no queue costs the one subflow a
+ * sixteenth. With growth=reno, or couple=always, the rule's step and half of the window hold.
  */
 #include "native.h"
 
 #include SOURCE(cc, ALGORITHM)
 
 #include "connection.h"
+#include "delays.h"
 
 #define NUMBER_OF_wvegas 1
 #define NUMBER_OF_mpcubic 2
@@ -300,8 +302,10 @@ static void check_events(__u32 n)
 	/* Alone, the first goes on from its own window. */
 	set_interface(0, 1);
 	flow_of(tp)->together = 0;
+	flow_of(tp)->trial = 1;
 	pass(n, longest * 2);
 	decide_now();
+	require(!flow_of(tp)->trial, "a trial goes on from before");
 	require(flow_of(tp)->last_max <= tp->snd_cwnd, "last_max %u, cwnd %u",
 		flow_of(tp)->last_max, tp->snd_cwnd);
 }
@@ -330,6 +334,98 @@ static void check_first_step(void)
 	lose(1);
 	decide_now();
 	require_step(tp, above / (2 * window(0)), 1 / above, "after a sibling's loss");
+}
+
+/* An ACK for which subflow i decides. */
+static void decide_for(__u32 i)
+{
+	flow_of(&connection.subflows[i])->decided = 0;
+	ack(i);
+}
+
+/* What the first sees of its queue when it loses packets. */
+struct sight {
+	bool marked; /* by ECN; nothing is lost */
+	bool near; /* delay is over a tenth of the longest that counts, and rtt_us over a quarter of peak_us */
+	__u32 window, longest, delay, peak_us, rtt_us; /* the delays but for the smallest RTT */
+};
+
+/* Of an input that has ended: no queue. */
+static struct sight draw_sight(struct input *in)
+{
+	struct sight s = { .marked = draw_byte(in) % 8 == 7 };
+
+	s.window = 3000 >> draw_byte(in) % 11;
+	s.longest = 1000 - draw_number(in, 10) % 1000;
+	s.near = draw_byte(in) % 2;
+	s.delay = draw_byte(in) % 4;
+	s.peak_us = 64000 - draw_number(in, 16) % 64000;
+	s.rtt_us = draw_byte(in) * 10;
+	if (draw_byte(in) % 2)
+		s.delay += draw_byte(in);
+	return s;
+}
+
+/* True: the lost packet met no queue. */
+static bool see(const struct sight *s)
+{
+	struct mpcc_queue *q = &flow_of(tp)->queue;
+	__u32 base_us = tp->rtt_min.s[0].v, rtt_us = base_us + s->rtt_us + s->near * s->peak_us / 4;
+	double base = units(base_us), rtt = units(rtt_us), counts = d_m(base, s->longest);
+
+	response = RESPONSE_QUEUE;
+	tp->prior_ssthresh = !s->marked;
+	q->longest = s->longest;
+	q->delay = s->delay + s->near * counts / 10;
+	q->peak = units(base_us + s->peak_us);
+	tp->rack.rtt_us = rtt_us;
+	return tp->prior_ssthresh && is_known(base_us, q->longest) &&
+	       (q->delay <= MS(1) || q->delay <= counts / 10) &&
+	       rtt - base <= (q->peak - base) / 4 && !is_full(base, rtt, q->peak);
+}
+
+/* A loss of the first of n subflows, 5 s after the curve's begin, behind any queue. */
+static void check_queue(const struct sight *s, __u32 n)
+{
+	double cubic, left, whole;
+	bool none;
+
+	for (__u32 i = 1; i <= n; i++)
+		decide_for(i % n);
+	pass(n, 5);
+	for (__u32 i = 1; i <= n; i++)
+		decide_for(i % n);
+	none = see(s);
+	tp->snd_cwnd = s->window;
+	left = __builtin_floor(window(0) * 15 / 16);
+	cubic = __builtin_fmax(__builtin_floor(window(0) * 717 / 1024), 2);
+	none = none && left > cubic;
+	whole = __builtin_floor(shortest_s(n) * sum(rate, n) + 0.5);
+	flow_of(tp)->credit_q29 = 0;
+	flow_of(tp)->last_max = MPCC_MOST_LAST_MAX;
+	flow_of(tp)->lost = 1; /* once before */
+	lose(0);
+	require(window(0) == (none ? left : cubic), "%g packets left, %s", window(0),
+		none ? "no queue" : "a queue");
+	cubic = window(1) * 717 / 1024;
+	left = window(1);
+	decide_for(1);
+	recover(0);
+	require(__builtin_fabs(window(1) - (none ? left : cubic)) <= 1.01,
+		"the sibling has %g packets of %g, %s", window(1), left,
+		none ? "no queue" : "a queue");
+	if (!none)
+		return;
+	require(flow_of(tp)->curve.origin == whole && !flow_of(tp)->curve.k,
+		"the curve's plateau is %u, want %g", flow_of(tp)->curve.origin, whole);
+	require(flow_of(tp)->curve.began_us == (__u32)tp->tcp_mstamp && !flow_of(tp)->decided,
+		"the old curve goes on");
+	/* Nor is the loss an answer to what a sibling loses just then. */
+	cubic = first_window() * 717 / 1024;
+	connection.subflows[1].prior_ssthresh = 0;
+	lose(1);
+	decide_now();
+	require_window(__builtin_fmax(cubic, 2), "the sibling has lost as well");
 }
 
 /* The rule by itself. mpCUBIC's curves have a harness of their own. */
@@ -364,12 +460,19 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
 {
 	struct input in = { bytes, size };
 	__u32 n = 2 + draw_byte(&in) % 3, kind = draw_byte(&in) % 8;
+	struct sight sight = {};
 
+	if (kind > 5)
+		sight = draw_sight(&in);
 	start(n);
 	for (__u32 i = 0; i < n; i++) {
-		__u32 base_us = 10000 + draw_number(&in, 17);
+		__u32 base_us = 20000 + draw_number(&in, 17);
 
 		set_path(i, 1000 + draw_number(&in, 12), base_us, draw_number(&in, 16) % base_us);
+	}
+	if (kind > 5) {
+		check_queue(&sight, n);
+		return 0;
 	}
 	if (kind > 1) {
 		follow(n);

@@ -66,7 +66,7 @@ static __always_inline __u32 control_loss(struct sock *sk)
 
 	if (cc_hooks.on_loss)
 		cc_hooks.on_loss(state_of(tp), tp);
-	after = answer_loss(sk, left_by_queue(flow, tp, congestion));
+	after = answer_loss(sk, congestion);
 	doubt_queue(&flow->queue, tp, congestion);
 	return after;
 }

@@ -8,7 +8,9 @@
  *   d_m           the largest d. Used only where it is above jitter: base/8, at least 4 ms and at most 16
  *   full queue    at a loss: the newest RTT, of a packet sent just after the one that is lost, is above base by 7/8 of
  *                 what the longest RTT is. So is every loss where no RTT is above base, as behind some policers
- *   per loss event, but of subflows that are one CUBIC (whole.h)
+ *   no queue      at a loss: d is at most d_m / 10, and the newest RTT above base by at most a quarter of what the longest
+ *                 is
+ *   per loss event of a subflow that is not one CUBIC with others (whole.h)
  *                 15/16 of the window stays at least where d <= d_m / 10; down to CUBIC's 717/1024 at 0.8 d_m. Where
  *                 the rule leaves more, that holds. Of a full queue what the rule says, and d becomes d_m. From the
  *                 connection's begin or a full queue until a loss of another kind, a round after one with d = d_m takes
@@ -88,6 +90,8 @@ TUNABLE_PAPER(
 /* In a trial that finds random losses, and while the window grows beyond the last one, the path delivers so many percent. */
 #define RANDOM_DELIVERS 67
 #define GROWING_DELIVERS 80
+/* A lost packet met no queue where the newest RTT is above base by at most that part of what the longest RTT is. */
+#define QUEUE_MET_NONE 4
 /* RTTs in the round after a full queue. */
 #define QUEUE_FULL_ROUND 3
 
@@ -150,6 +154,12 @@ static __always_inline __u32 longest_queue(const struct mpcc_queue *q, const str
 	__u32 most = queue_units(min_rtt_of(tp)) * 5 / 8;
 
 	return q->longest < most ? q->longest : most;
+}
+
+/* Whether the last round's queue was short. */
+static __always_inline bool is_queue_short(const struct mpcc_queue *q, const struct tcp_sock *tp)
+{
+	return q->delay <= QUEUE_NONE || 10 * q->delay <= longest_queue(q, tp);
 }
 
 /* Whether the path delivers that percentage of the window in an RTT. The rate is an RTT old, and of a smaller window. */
@@ -219,6 +229,15 @@ static __always_inline bool is_congestion(const struct mpcc_queue *q, const stru
 	return !is_loss(tp) || 8 * (rtt - base) >= 7 * (q->peak - base);
 }
 
+/* Whether a packet that is lost met no queue, on a path that was seen to have one. */
+static __always_inline bool met_no_queue(const struct mpcc_queue *q, const struct tcp_sock *tp)
+{
+	__s32 base = queue_units(min_rtt_of(tp)), rtt = queue_units(tp->rack.rtt_us);
+
+	return knows_queue(q, tp) && is_queue_short(q, tp) &&
+	       QUEUE_MET_NONE * (rtt - base) <= q->peak - base;
+}
+
 /* The packets that the path took since the last loss, as four times their binary logarithm, 1 to 63; 0 = not known. */
 static __always_inline __u32 gap_of(const struct mpcc_flow *flow, const struct tcp_sock *tp)
 {
@@ -286,7 +305,7 @@ static __always_inline __u32 left_by_queue(struct mpcc_flow *flow, const struct 
 		return 0;
 	if (10 * d >= 8 * d_m)
 		return 0;
-	if (10 * d > d_m && d > QUEUE_NONE)
+	if (!is_queue_short(q, tp))
 		left -= (QUEUE_LEFT_SHORT_Q10 - CUBIC_LEFT_Q10) * (10 * d - d_m) / (7 * d_m);
 	return (__u64)tp->snd_cwnd * left >> 10;
 }

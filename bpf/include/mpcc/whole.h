@@ -5,6 +5,7 @@
  *
  *   the window of the whole      W = rtt_min sum_k w_k / rtt_k, k in the group; rtt_min is the shortest RTT
  *   per loss event               each subflow keeps 717/1024 of its window, whichever of them has lost; once per RTT
+ *   of a loss without a queue    none of that (queue.h); the one subflow keeps 15/16 of its window, and begins a new curve
  *   per acknowledged segment     w_r += 1 / cnt g_r / x_r X / (rtt_min sum_k g_k / rtt_k), at most 1/2
  *
  * cnt is CUBIC's (cubic.h) for the window W, x_k = w_k / rtt_k, X is the sum of all x, and g is what the algorithm's rule
@@ -16,15 +17,19 @@
  * The papers' rules grow less the more subflows there are, and leave each subflow its own loss: fair if losses are as
  * frequent as packets. Behind a queue that overflows they are not. Who grows slowly is seldom hit, and windows of few
  * packets then have 1.3 to 1.7 times one connection's share; a long overflow hits all subflows at once, and the connection
- * has less than one has. As one CUBIC a connection under LIA has 1.03 of one TCP's share, 0.94 to 1.15 in eight cases of
- * ten, and the others have 0.94 of what they have beside one TCP (geometric means, simulated: mpcc's scenario shares, 30 lines
- * of 10 to 100 Mbit/s, RTTs of 5 to 200 ms, queues of 0.2 to 5 bandwidth-delay products and at least 20 packets, two to four
- * subflows, one to five others).
+ * has less than one has. As one CUBIC a connection under LIA has 1.05 of one TCP's share, 0.96 to 1.16 in eight cases of
+ * ten, and the others have 0.93 of what they have beside one TCP (geometric means, simulated: mpcc's scenario shares, 30
+ * lines of 10 to 100 Mbit/s, RTTs of 5 to 200 ms, queues of 0.2 to 5 bandwidth-delay products and at least 20 packets, two
+ * to four subflows, one to five others).
+ *
+ * A subflow by itself loses little for a packet while the queue is short (queue.h). Here the queue has to be empty, as
+ * far as the subflow can tell: the other connections behind the queue are under the kernel's CUBIC, to which every loss
+ * is congestion.
  */
 #ifndef MPCC_WHOLE_H
 #define MPCC_WHOLE_H
 
-#include "cubic.h"
+#include "queue.h"
 
 /* The window of the whole, packets. */
 MPCC_GLOBAL int whole_window(const struct mpcc_whole *whole nonnull)
@@ -121,20 +126,36 @@ static __always_inline __u32 cut_window(struct mpcc_flow *flow, const struct tcp
 	return left;
 }
 
+/* A loss that is no event of the whole. The present window of the whole is the new curve's plateau. */
+static __always_inline void keep_whole(struct mpcc_flow *flow, const struct tcp_sock *tp,
+				       __u32 window)
+{
+	if (flow->curve_subflows)
+		begin_curve(&flow->curve, window, window, (__u32)tp->tcp_mstamp);
+	flow->decided = 0;
+	flow->lost = 0;
+}
+
 /*
  * The window after a loss event of this subflow. If the window was cut of late for a sibling, the losses are the same
- * event's, and the window stays. A short queue makes no loss cheaper: the other connections behind the queue are under the
- * kernel's CUBIC, and to the kernel's CUBIC every loss is congestion.
+ * event's, and the window stays.
  */
-static __always_inline __u32 answer_own_loss(const struct cc_view *v, struct tcp_sock *tp)
+static __always_inline __u32 answer_own_loss(const struct cc_view *v, struct tcp_sock *tp,
+					     bool congestion)
 {
 	struct mpcc_flow *flow = flow_of(tp);
+	__u32 window = whole_window(&v->whole), cwnd = tp->snd_cwnd;
+	__u32 left = (__u64)cwnd * QUEUE_LEFT_SHORT_Q10 >> 10;
 
 	if (!flow->lost && was_cut_of_late(v, flow, tp))
-		return tp->snd_cwnd;
+		return cwnd;
+	if (!congestion && met_no_queue(&flow->queue, tp) && left > cubic_after_loss(cwnd)) {
+		keep_whole(flow, tp, window);
+		return left;
+	}
 	flow->lost = 1;
 	flow->answered = v->losing;
-	return cut_window(flow, tp, whole_window(&v->whole));
+	return cut_window(flow, tp, window);
 }
 
 /* Cuts the window if siblings have lost since the last look. If it was cut of late, the losses are the same event's. */
@@ -156,6 +177,7 @@ static __always_inline void answer_siblings(struct cc_view *v, struct tcp_sock *
 static __always_inline void leave_whole(struct mpcc_flow *flow, const struct tcp_sock *tp)
 {
 	flow->whole = 0;
+	flow->trial = 0;
 	flow->curve_subflows = 0;
 	flow->last_max = tp->snd_cwnd < MPCC_MOST_LAST_MAX ? tp->snd_cwnd : MPCC_MOST_LAST_MAX;
 }

@@ -338,22 +338,23 @@ static __noinline int decide(struct sock *sk)
 }
 
 /*
- * The window after a loss event, at least least; and what is remembered of the event. A window that stays was not too much:
- * the largest of them is what the path is known to carry. Not inlined, for the stack's sake as above.
+ * The window after a loss event, and what is remembered of the event. A window that stays was not too much: the largest of
+ * them is what the path is known to carry. Not inlined, for the stack's sake as above.
  */
-static __noinline __u32 answer_loss(struct sock *sk, __u32 least)
+static __noinline __u32 answer_loss(struct sock *sk, bool congestion)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 	struct mpcc_flow *flow = flow_of(tp);
-	__u32 after, last_max, cwnd = tp->snd_cwnd;
+	__u32 after, least, last_max, cwnd = tp->snd_cwnd;
 	struct cc_view v;
 
 	look(&v, tp);
-	after = decide_after_loss(&v);
 	if (are_one_cubic() && rule_for(&v) == RULE_COUPLED)
-		return answer_own_loss(&v, tp);
+		return answer_own_loss(&v, tp, congestion);
 	if (flow->whole)
 		leave_whole(flow, tp);
+	least = left_by_queue(flow, tp, congestion);
+	after = decide_after_loss(&v);
 	if (after < least)
 		after = least;
 	last_max = flow->last_max;
