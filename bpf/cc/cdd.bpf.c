@@ -67,7 +67,7 @@ MPCC_GLOBAL int cdd_add(struct cc_sum *sum nonnull, const struct mpcc_path *p no
 		sum->fastest_cwnd = p->cwnd;
 	}
 	sum->n++;
-	lia_sum_add(&sum->lia, path_rate(p), p);
+	lia_sum_add(&sum->lia, p);
 	return 0;
 }
 

@@ -38,7 +38,7 @@ struct cc_state {
 struct cc_sum {
 	__u32 n;
 	__u32 pad;
-	struct mpcc_num divisor; /* of eps */
+	__u64 divisor_q42; /* of eps */
 	struct mpcc_num rate; /* sum w / rtt */
 };
 
@@ -54,7 +54,7 @@ static __always_inline void dts_read_private(struct mpcc_path *p, const struct t
 MPCC_GLOBAL int dts_add(struct cc_sum *sum nonnull, const struct mpcc_path *p nonnull)
 {
 	sum->n++;
-	sum->divisor = epsilon_divisor(sum->divisor, p);
+	sum->divisor_q42 = epsilon_divisor_q42(sum->divisor_q42, p);
 	sum->rate = num_add(sum->rate, path_rate(p));
 	return 0;
 }
@@ -62,7 +62,7 @@ MPCC_GLOBAL int dts_add(struct cc_sum *sum nonnull, const struct mpcc_path *p no
 MPCC_GLOBAL int dts_step(struct mpcc_step *step nonnull, const struct cc_sum *sum nonnull,
 			 const struct mpcc_path *p nonnull)
 {
-	step->up = num_mul(coupled_epsilon(sum->n, sum->divisor, p),
+	step->up = num_mul(coupled_epsilon(sum->n, sum->divisor_q42, p),
 			   resource_pooling_increase(sum->rate, p));
 	if (cap)
 		step->up = at_most_reno(step->up, p);
@@ -74,7 +74,7 @@ MPCC_GLOBAL int dts_step(struct mpcc_step *step nonnull, const struct cc_sum *su
 MPCC_GLOBAL int dts_shift(struct mpcc_num *part nonnull, const struct cc_sum *sum nonnull,
 			  const struct mpcc_path *p nonnull)
 {
-	*part = num_min(coupled_epsilon(sum->n, sum->divisor, p), num_of(1));
+	*part = num_min(coupled_epsilon(sum->n, sum->divisor_q42, p), num_of(1));
 	return 0;
 }
 
@@ -82,7 +82,7 @@ MPCC_GLOBAL int dts_shift(struct mpcc_num *part nonnull, const struct cc_sum *su
 MPCC_GLOBAL int dts_coupling(struct mpcc_coupling *c nonnull, const struct cc_sum *sum nonnull,
 			     const struct mpcc_path *p nonnull)
 {
-	c->value = coupled_epsilon(sum->n, sum->divisor, p);
+	c->value = coupled_epsilon(sum->n, sum->divisor_q42, p);
 	c->negative = 0;
 	return 0;
 }

@@ -45,7 +45,7 @@ struct cc_sum {
 	__u32 n;
 	__u32 queues; /* subflows with a queue above q_target */
 	struct price_sum prices;
-	struct mpcc_num divisor; /* of eps */
+	__u64 divisor_q42; /* of eps */
 	struct mpcc_num rate; /* sum w / rtt */
 };
 
@@ -67,7 +67,7 @@ static __always_inline bool has_queue(const struct mpcc_path *p)
 MPCC_GLOBAL int dtsx_add(struct cc_sum *sum nonnull, const struct mpcc_path *p nonnull)
 {
 	sum->n++;
-	sum->divisor = epsilon_divisor(sum->divisor, p);
+	sum->divisor_q42 = epsilon_divisor_q42(sum->divisor_q42, p);
 	price_sum_add(&sum->prices, p);
 	sum->queues += has_queue(p);
 	sum->rate = num_add(sum->rate, path_rate(p));
@@ -111,7 +111,7 @@ MPCC_GLOBAL int path_share(struct mpcc_num *share nonnull, const struct cc_sum *
 static __always_inline struct mpcc_num dts_increase(const struct cc_sum *sum,
 						    const struct mpcc_path *p)
 {
-	return num_mul(coupled_epsilon(sum->n, sum->divisor, p),
+	return num_mul(coupled_epsilon(sum->n, sum->divisor_q42, p),
 		       resource_pooling_increase(sum->rate, p));
 }
 
@@ -134,7 +134,7 @@ MPCC_GLOBAL int dtsx_step(struct mpcc_step *step nonnull, const struct cc_sum *s
 MPCC_GLOBAL int dtsx_shift(struct mpcc_num *part nonnull, const struct cc_sum *sum nonnull,
 			   const struct mpcc_path *p nonnull)
 {
-	struct mpcc_num eps = num_min(coupled_epsilon(sum->n, sum->divisor, p), num_of(1));
+	struct mpcc_num eps = num_min(coupled_epsilon(sum->n, sum->divisor_q42, p), num_of(1));
 	struct mpcc_num window = num_of(p->cwnd), share = num_zero(), price = num_zero();
 
 	path_share(&share, sum, p);

@@ -86,7 +86,7 @@ MPCC_GLOBAL int ecmtcp_add(struct cc_sum *sum nonnull, const struct mpcc_path *p
 	sum->n++;
 	price_sum_add(&sum->prices, p);
 	sum->unused += !loss_interval(p);
-	lia_sum_add(&sum->lia, rate, p);
+	lia_sum_add(&sum->lia, p);
 	return 0;
 }
 

@@ -34,7 +34,7 @@ MPCC_GLOBAL int emreno_add(struct cc_sum *sum nonnull, const struct mpcc_path *p
 {
 	sum->n++;
 	price_sum_add(&sum->prices, p);
-	lia_sum_add(&sum->lia, path_rate(p), p);
+	lia_sum_add(&sum->lia, p);
 	return 0;
 }
 

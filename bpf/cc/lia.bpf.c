@@ -26,7 +26,7 @@ MPCC_GLOBAL int lia_add(struct cc_sum *sum nonnull, const struct mpcc_path *p no
 {
 	sum->n++;
 	sum->cwnd += p->cwnd;
-	lia_sum_add(&sum->lia, path_rate(p), p);
+	lia_sum_add(&sum->lia, p);
 	return 0;
 }
 

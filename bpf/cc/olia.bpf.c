@@ -54,11 +54,11 @@ static __always_inline void olia_read_private(struct mpcc_path *p, const struct 
 static __always_inline struct mpcc_num quality(const struct mpcc_path *p)
 {
 	__u64 l = loss_interval(p);
-	struct mpcc_num per_rtt = num_div(num_of(l), num_of(p->srtt_us8));
+	struct mpcc_num rtt = num_of(p->srtt_us8), per_rtt = num_div(num_of(l), rtt);
 
 	if (metric == METRIC_SQUARE)
 		return num_mul(per_rtt, num_of(l));
-	return num_div(per_rtt, num_of(p->srtt_us8));
+	return num_div(per_rtt, rtt);
 }
 
 MPCC_GLOBAL int olia_add(struct cc_sum *sum nonnull, const struct mpcc_path *p nonnull)

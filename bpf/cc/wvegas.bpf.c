@@ -115,7 +115,7 @@ static __always_inline void wvegas_read_private(struct mpcc_path *p, const struc
 MPCC_GLOBAL int wvegas_add(struct cc_sum *sum nonnull, const struct mpcc_path *p nonnull)
 {
 	sum->n++;
-	lia_sum_add(&sum->lia, path_rate(p), p);
+	lia_sum_add(&sum->lia, p);
 	return 0;
 }
 

@@ -20,8 +20,8 @@ TUNABLE_PAPER(
 	epsilon, EPSILON_RELATIVE, "printed",
 	"relative|printed; a subflow's eps over the largest of the connection, or as the paper has it");
 
-/* At ratio / 2^20; a ratio above 1 counts as 1. */
-static __always_inline struct mpcc_num epsilon_at(__u32 ratio_q20)
+/* eps / 2^-42 at ratio / 2^20; a ratio above 1 counts as 1. */
+static __always_inline __u64 epsilon_q42_at(__u32 ratio_q20)
 {
 	__u32 i = ratio_q20 >> 12, part = ratio_q20 & 4095;
 	__u64 low, high;
@@ -32,31 +32,34 @@ static __always_inline struct mpcc_num epsilon_at(__u32 ratio_q20)
 	}
 	low = logistic_q30[i];
 	high = logistic_q30[i + 1];
-	return num_scale(num_of((low << 12) + (high - low) * part), -42);
+	return (low << 12) + (high - low) * part;
 }
 
 /* A path without a base RTT has shown no queue yet. */
-static __always_inline struct mpcc_num path_epsilon(const struct mpcc_path *p)
+static __always_inline __u64 path_epsilon_q42(const struct mpcc_path *p)
 {
 	__u64 base_us8 = (__u64)p->base_rtt_us << 3;
 
 	if (!p->base_rtt_us || base_us8 >= p->srtt_us8)
-		return epsilon_at(1 << 20);
-	return epsilon_at((base_us8 << 20) / p->srtt_us8);
+		return epsilon_q42_at(1 << 20);
+	return epsilon_q42_at((base_us8 << 20) / p->srtt_us8);
 }
 
 /* The divisor of every subflow's eps, as one more subflow is looked at: the largest eps, or 1 for eps as printed. */
-static __always_inline struct mpcc_num epsilon_divisor(struct mpcc_num so_far,
-						       const struct mpcc_path *p)
+static __always_inline __u64 epsilon_divisor_q42(__u64 so_far_q42, const struct mpcc_path *p)
 {
-	return epsilon == EPSILON_RELATIVE ? num_max(so_far, path_epsilon(p)) : num_of(1);
+	__u64 q42 = path_epsilon_q42(p);
+
+	if (epsilon == EPSILON_PRINTED)
+		return 1ULL << 42;
+	return q42 > so_far_q42 ? q42 : so_far_q42;
 }
 
 /* eps_r, of n subflows; a single one's is 1. */
-static __always_inline struct mpcc_num coupled_epsilon(__u32 n, struct mpcc_num divisor,
+static __always_inline struct mpcc_num coupled_epsilon(__u32 n, __u64 divisor_q42,
 						       const struct mpcc_path *p)
 {
-	return n > 1 ? num_div(path_epsilon(p), divisor) : num_of(1);
+	return n > 1 ? num_div(num_of(path_epsilon_q42(p)), num_of(divisor_q42)) : num_of(1);
 }
 
 #endif

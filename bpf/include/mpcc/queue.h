@@ -221,21 +221,29 @@ static __always_inline bool is_loss(const struct tcp_sock *tp)
 	return tp->prior_ssthresh;
 }
 
+/* By how much the newest RTT is above base. */
+static __always_inline __s32 newest_rise(const struct tcp_sock *tp)
+{
+	return (__s32)queue_units(tp->rack.rtt_us) - (__s32)queue_units(min_rtt_of(tp));
+}
+
+/* By how much the longest RTT is above base. */
+static __always_inline __s32 longest_rise(const struct mpcc_queue *q, const struct tcp_sock *tp)
+{
+	return q->peak - (__s32)queue_units(min_rtt_of(tp));
+}
+
 /* Whether the event that has TCP call ssthresh is congestion: anything but a loss, or the loss of a full queue. */
 static __always_inline bool is_congestion(const struct mpcc_queue *q, const struct tcp_sock *tp)
 {
-	__s32 base = queue_units(min_rtt_of(tp)), rtt = queue_units(tp->rack.rtt_us);
-
-	return !is_loss(tp) || 8 * (rtt - base) >= 7 * (q->peak - base);
+	return !is_loss(tp) || 8 * newest_rise(tp) >= 7 * longest_rise(q, tp);
 }
 
 /* Whether a packet that is lost met no queue, on a path that was seen to have one. */
 static __always_inline bool met_no_queue(const struct mpcc_queue *q, const struct tcp_sock *tp)
 {
-	__s32 base = queue_units(min_rtt_of(tp)), rtt = queue_units(tp->rack.rtt_us);
-
 	return knows_queue(q, tp) && is_queue_short(q, tp) &&
-	       QUEUE_MET_NONE * (rtt - base) <= q->peak - base;
+	       QUEUE_MET_NONE * newest_rise(tp) <= longest_rise(q, tp);
 }
 
 /* The packets that the path took since the last loss, as four times their binary logarithm, 1 to 63; 0 = not known. */
@@ -295,15 +303,14 @@ static __always_inline __u32 left_by_queue(struct mpcc_flow *flow, const struct 
 {
 	const struct mpcc_queue *q = &flow->queue;
 	__u32 d = q->delay, d_m = longest_queue(q, tp), left = QUEUE_LEFT_SHORT_Q10;
+	bool known = knows_queue(q, tp);
 
 	if (response != RESPONSE_QUEUE)
 		return 0;
-	if (!congestion && !flow->together && !knows_queue(q, tp))
+	if (!congestion && !flow->together && !known)
 		return left_without_queue(flow, tp);
 	flow->trial = 0;
-	if (congestion || !knows_queue(q, tp))
-		return 0;
-	if (10 * d >= 8 * d_m)
+	if (congestion || !known || 10 * d >= 8 * d_m)
 		return 0;
 	if (!is_queue_short(q, tp))
 		left -= (QUEUE_LEFT_SHORT_Q10 - CUBIC_LEFT_Q10) * (10 * d - d_m) / (7 * d_m);

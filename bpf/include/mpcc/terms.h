@@ -5,17 +5,13 @@
 
 #include "path.h"
 
-/* w_r / rtt_r^2; rate is w_r / rtt_r. */
-static __always_inline struct mpcc_num rate_per_rtt(struct mpcc_num rate, const struct mpcc_path *p)
-{
-	return num_div(rate, num_of(p->srtt_us8));
-}
-
 /* (w_r / rtt_r^2) / (sum_k w_k / rtt_k)^2, on which OLIA and DTS build; total_rate is the sum. */
 static __always_inline struct mpcc_num resource_pooling_increase(struct mpcc_num total_rate,
 								 const struct mpcc_path *p)
 {
-	return num_div(rate_per_rtt(path_rate(p), p), num_mul(total_rate, total_rate));
+	struct mpcc_num rtt = num_of(p->srtt_us8), rate = num_div(num_of(p->cwnd), rtt);
+
+	return num_div(num_div(rate, rtt), num_mul(total_rate, total_rate));
 }
 
 /* What LIA (RFC 6356) sums, for itself and for what builds on it. */
@@ -24,12 +20,12 @@ struct lia_sum {
 	struct mpcc_num best; /* max w / rtt^2 */
 };
 
-/* rate is w_r / rtt_r. */
-static __always_inline void lia_sum_add(struct lia_sum *sum, struct mpcc_num rate,
-					const struct mpcc_path *p)
+static __always_inline void lia_sum_add(struct lia_sum *sum, const struct mpcc_path *p)
 {
+	struct mpcc_num rtt = num_of(p->srtt_us8), rate = num_div(num_of(p->cwnd), rtt);
+
 	sum->total_rate = num_add(sum->total_rate, rate);
-	sum->best = num_max(sum->best, rate_per_rtt(rate, p));
+	sum->best = num_max(sum->best, num_div(rate, rtt));
 }
 
 /* alpha / W = max_k(w_k / rtt_k^2) / (sum_k w_k / rtt_k)^2 */

@@ -266,15 +266,14 @@ static __always_inline bool lost_of_late(const struct tcp_sock *self, const stru
 static __always_inline void add_to_whole(struct mpcc_whole *whole, const struct mpcc_path *p,
 					 __u32 part_q10)
 {
-	struct mpcc_num rate = path_rate(p);
+	struct mpcc_num rtt = num_of(p->srtt_us8), window = num_of(p->cwnd);
 
-	whole->rate = num_add(whole->rate, rate);
+	whole->rate = num_add(whole->rate, num_div(window, rtt));
 	if (part_q10)
-		whole->parts = num_add(
-			whole->parts,
-			num_div(num_div(num_of(part_q10), num_of(p->srtt_us8)), num_of(p->cwnd)));
+		whole->parts = num_add(whole->parts,
+				       num_div(num_of(part_q10), num_mul(rtt, window)));
 	else
-		whole->others = num_add(whole->others, num_inverse(p->srtt_us8));
+		whole->others = num_add(whole->others, num_div(num_of(1), rtt));
 	if (!whole->shortest_us8 || p->srtt_us8 < whole->shortest_us8)
 		whole->shortest_us8 = p->srtt_us8;
 	if (p->srtt_us8 > whole->longest_us8)
