@@ -147,7 +147,7 @@ static __noinline int run_period(struct tcp_sock *tp)
 
 	state->next_cut_us = tp->tcp_mstamp + (__u64)period_ms * 1000;
 	/* The peer's buffer is one for all subflows, whatever bottlenecks they share. */
-	look_at_subflows(&v, tp, true);
+	look_at_subflows(&v, tp, SUMS_OF_ALL);
 	if (!v.coupled)
 		return 0;
 	cdd_set_window(&setting, sum_of(&v), &v.self);

@@ -51,10 +51,16 @@ static __always_inline void dts_read_private(struct mpcc_path *p, const struct t
 	p->base_rtt_us = base_rtt_of(tp, &state->flow);
 }
 
-MPCC_GLOBAL int dts_add(struct cc_sum *sum nonnull, const struct mpcc_path *p nonnull)
+MPCC_GLOBAL int dts_add_to_shift(struct cc_sum *sum nonnull, const struct mpcc_path *p nonnull)
 {
 	sum->n++;
 	sum->divisor_q42 = epsilon_divisor_q42(sum->divisor_q42, p);
+	return 0;
+}
+
+MPCC_GLOBAL int dts_add(struct cc_sum *sum nonnull, const struct mpcc_path *p nonnull)
+{
+	dts_add_to_shift(sum, p);
 	sum->rate = num_add(sum->rate, path_rate(p));
 	return 0;
 }
@@ -95,6 +101,7 @@ static const struct cc_hooks cc_hooks = {
 	.set_window = keep_window,
 	.coupling = dts_coupling,
 	.shift = dts_shift,
+	.add_to_shift = dts_add_to_shift,
 	.read_private = dts_read_private,
 };
 

@@ -64,12 +64,18 @@ static __always_inline bool has_queue(const struct mpcc_path *p)
 	return p->base_rtt_us && p->srtt_us8 > ((__u64)p->base_rtt_us + q_target_us) << 3;
 }
 
-MPCC_GLOBAL int dtsx_add(struct cc_sum *sum nonnull, const struct mpcc_path *p nonnull)
+MPCC_GLOBAL int dtsx_add_to_shift(struct cc_sum *sum nonnull, const struct mpcc_path *p nonnull)
 {
 	sum->n++;
 	sum->divisor_q42 = epsilon_divisor_q42(sum->divisor_q42, p);
 	price_sum_add(&sum->prices, p);
 	sum->queues += has_queue(p);
+	return 0;
+}
+
+MPCC_GLOBAL int dtsx_add(struct cc_sum *sum nonnull, const struct mpcc_path *p nonnull)
+{
+	dtsx_add_to_shift(sum, p);
 	sum->rate = num_add(sum->rate, path_rate(p));
 	return 0;
 }
@@ -170,6 +176,7 @@ static const struct cc_hooks cc_hooks = {
 	.set_window = keep_window,
 	.coupling = dtsx_coupling,
 	.shift = dtsx_shift,
+	.add_to_shift = dtsx_add_to_shift,
 	.read_private = dtsx_read_private,
 };
 

@@ -74,6 +74,12 @@ static __always_inline bool is_fastest(const struct cc_sum *sum, const struct mp
 	return p->price_pj > sum->fastest_price_pj;
 }
 
+MPCC_GLOBAL int ecmtcp_add_to_shift(struct cc_sum *sum nonnull, const struct mpcc_path *p nonnull)
+{
+	price_sum_add(&sum->prices, p);
+	return 0;
+}
+
 MPCC_GLOBAL int ecmtcp_add(struct cc_sum *sum nonnull, const struct mpcc_path *p nonnull)
 {
 	struct mpcc_num rate = path_rate(p);
@@ -84,7 +90,7 @@ MPCC_GLOBAL int ecmtcp_add(struct cc_sum *sum nonnull, const struct mpcc_path *p
 		sum->fastest_price_pj = p->price_pj;
 	}
 	sum->n++;
-	price_sum_add(&sum->prices, p);
+	ecmtcp_add_to_shift(sum, p);
 	sum->unused += !loss_interval(p);
 	lia_sum_add(&sum->lia, p);
 	return 0;
@@ -154,6 +160,7 @@ static const struct cc_hooks cc_hooks = {
 	.set_window = keep_window,
 	.coupling = ecmtcp_coupling,
 	.shift = ecmtcp_part,
+	.add_to_shift = ecmtcp_add_to_shift,
 	.read_private = ecmtcp_read_private,
 	.on_loss = ecmtcp_on_loss,
 	.on_undo = ecmtcp_on_undo,

@@ -30,10 +30,16 @@ static __always_inline void emreno_read_private(struct mpcc_path *p, const struc
 	p->price_pj = state->flow.price_pj;
 }
 
+MPCC_GLOBAL int emreno_add_to_shift(struct cc_sum *sum nonnull, const struct mpcc_path *p nonnull)
+{
+	price_sum_add(&sum->prices, p);
+	return 0;
+}
+
 MPCC_GLOBAL int emreno_add(struct cc_sum *sum nonnull, const struct mpcc_path *p nonnull)
 {
 	sum->n++;
-	price_sum_add(&sum->prices, p);
+	emreno_add_to_shift(sum, p);
 	lia_sum_add(&sum->lia, p);
 	return 0;
 }
@@ -79,6 +85,7 @@ static const struct cc_hooks cc_hooks = {
 	.set_window = keep_window,
 	.coupling = emreno_coupling,
 	.shift = emreno_shift,
+	.add_to_shift = emreno_add_to_shift,
 	.read_private = emreno_read_private,
 };
 

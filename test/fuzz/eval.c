@@ -291,9 +291,10 @@ static void check_walk(struct input *in)
 		d.after_loss = decide_after_loss(&v);
 		d.coupled = v.coupled;
 		d.alone = rule_for(&v) != RULE_COUPLED;
-		decide_coupling(&d.coupling, &v);
 		d.window = setting.window;
 		d.ssthresh = setting.ssthresh;
+		look_closely(&v, &socks[i]);
+		decide_coupling(&d.coupling, &v);
 		require_alike(&d, &eval.decisions[i], i);
 	}
 }

@@ -40,6 +40,7 @@ static struct {
 	double age_s, k_s;
 	double origin, friendly; /* packets */
 	double acked; /* segments since the last decision */
+	double part; /* of Reno's growth, that the hook shift left it at the last look at siblings */
 	__u64 at_us; /* the last decision */
 	bool begun; /* since the last loss */
 } courses[MPCC_MAX_SUBFLOWS];
@@ -71,14 +72,21 @@ static void start(void)
 }
 
 /* The part of Reno's growth that the hook shift leaves an uncoupled subflow at most. */
-static double part_of(struct tcp_sock *tp)
+static double part_of(__u32 i, struct tcp_sock *before, struct tcp_sock *tp)
 {
+	const struct mpcc_flow *flow = flow_of(tp);
+	struct mpcc_flow decided = *flow_of(before);
 	struct cc_view v;
 
-	if (!flow_of(tp)->looked || cc_hooks.grow)
-		return 1;
-	look(&v, tp);
-	return __builtin_fmin(1, value_of(part_of_growth(&v)) + 0x1p-16);
+	decided.together = flow->together;
+	if (flow->looked && !cc_hooks.grow) {
+		look(&v, tp);
+		courses[i].part = __builtin_fmax(
+			0x1p-10, __builtin_fmin(1, value_of(part_of_growth(&v)) + 0x1p-11));
+	} else if (!part_stands(tp, &decided)) {
+		courses[i].part = 1;
+	}
+	return courses[i].part;
 }
 
 /* What an acknowledged segment adds below a target window, as the kernel counts; else a hundredth of Reno's step. */
@@ -91,7 +99,7 @@ static double step_towards(double target, double w)
 /* What a decision on CUBIC's course gives an acknowledged segment at most; a packet is for rounding. */
 static double step_on_course(__u32 i, struct tcp_sock *before, struct tcp_sock *tp)
 {
-	double part = part_of(tp), w = tp->snd_cwnd, s;
+	double part = part_of(i, before, tp), w = tp->snd_cwnd, s;
 	const struct mpcc_flow *flow = flow_of(tp);
 
 	/* RTTs of more than 35 minutes have the clock of 32 bits go round. */
@@ -104,8 +112,9 @@ static double step_on_course(__u32 i, struct tcp_sock *before, struct tcp_sock *
 		courses[i].k_s = __builtin_cbrt((courses[i].origin - w) / 0.4);
 		courses[i].friendly = w;
 	} else {
-		courses[i].age_s += __builtin_cbrt(part * part) * (now_us - courses[i].at_us) *
-				    1e-6;
+		/* The part of the time may be by 1/800 too large. */
+		courses[i].age_s += __builtin_cbrt(part * part) * (1 + 1 / 800.) *
+				    (now_us - courses[i].at_us) * 1e-6;
 		courses[i].friendly += part * courses[i].acked / __builtin_floor(w * 15 / 8);
 	}
 	courses[i].acked = 0;

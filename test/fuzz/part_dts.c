@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
  * A part of CUBIC (window.h) under DTS: an uncoupled subflow with a constant window and RTT has the part p = eps over the
- * largest eps of Reno's growth, and p^(2/3) of the time on CUBIC's course.
+ * largest eps of Reno's growth, and p^(2/3) of the time on CUBIC's course. The part changes at looks at the siblings, one
+ * in 4 to 16 RTTs.
  */
 #include "native.h"
 
@@ -61,8 +62,69 @@ static int follow(__u32 n)
 	return telling;
 }
 
+/* The part that a curve is to keep. */
+static double part_of(__u32 n)
+{
+	double largest = 0;
+
+	for (__u32 i = 0; i < n; i++)
+		largest = __builtin_fmax(largest, eps(i));
+	return __builtin_fmax(eps(0) / largest, 0x1p-10);
+}
+
+/* For 100 RTTs with so many ACKs each, at the plateau, the queue of subflow 0 grows; n subflows. */
+static void watch_looks(__u32 n, __u32 acks)
+{
+	__u32 rtt_us = tp->srtt_us >> 3, w = tp->snd_cwnd, every_us = rtt_us / acks, looks = 0;
+	struct mpcc_flow *flow = flow_of(tp);
+	__u64 looked_us = 0, since_us;
+
+	for (__u32 i = 0; i < n; i++)
+		set_interface(i, i % 3);
+	flow->together = 0;
+	flow->last_max = w;
+	for (__u32 i = 0; i < 100 * acks; i++) {
+		__u32 part_q10 = flow->curve.part_q10;
+		double part = part_of(n);
+
+		tp->tcp_mstamp += every_us;
+		tp->srtt_us += i % 8 == 0;
+		CALL(mpcc_cong_avoid, ARG(tp), 0, 1);
+		tp->snd_cwnd = w;
+		if (flow->decided_us != (__u32)tp->tcp_mstamp)
+			continue;
+		if (!flow->looked) {
+			require(flow->curve.part_q10 == part_q10, "part %u from %u without a look",
+				flow->curve.part_q10, part_q10);
+			continue;
+		}
+		/* eps is by 2e-4 of it wrong at most (epsilon.h). */
+		require(__builtin_fabs(part_of_acked(&flow->curve) - 1024 * part) < 1,
+			"part %u, want %g", part_of_acked(&flow->curve), 1024 * part);
+		since_us = tp->tcp_mstamp - looked_us;
+		/* The first look comes at any time, and the last decision before a look stands for up to an RTT. */
+		require(looks++ < 2 || (since_us > 3ULL * rtt_us && since_us < 18ULL * rtt_us),
+			"a look after %llu us, RTT %u us", since_us, rtt_us);
+		looked_us = tp->tcp_mstamp;
+	}
+	require(tp->tcp_mstamp - looked_us < 18ULL * rtt_us, "no look for %llu us, RTT %u us",
+		tp->tcp_mstamp - looked_us, rtt_us);
+}
+
+static void check_part_of_time(void)
+{
+	for (__u32 part = 1; part <= 1024; part++) {
+		double want = __builtin_cbrt(part / 1024. * part / 1024.);
+		double have = part_of_time(part << 6) / 65536.;
+
+		require(have <= 1 && __builtin_fabs(have / want - 1) < 1 / 800.,
+			"part %u: %g of the time, want %g", part, have, want);
+	}
+}
+
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
+	check_part_of_time();
 	join_grown(2, &dts);
 	set_path(0, 3000, 50000, 60000);
 	set_path(1, 3000, 50000, 0);
@@ -81,6 +143,12 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
 
 		set_path(i, 1000 + draw_number(&in, 12), base_us, draw_number(&in, 16) % base_us);
 	}
-	follow(n);
+	if (draw_byte(&in) % 2) {
+		follow(n);
+		return 0;
+	}
+	tp->tcp_mstamp += draw_number(&in, 32);
+	/* A decision stands for a tick at least. */
+	watch_looks(n, 4 + draw_byte(&in) % 5);
 	return 0;
 }

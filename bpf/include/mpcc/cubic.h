@@ -153,13 +153,24 @@ static __always_inline void skip_pause(struct mpcc_flow *flow, const struct tcp_
 /*
  * The part of the time over which CUBIC's course leaves the same part of the window as a part p of its growth leaves of
  * Reno's: p^(2/3). At the same losses Reno's mean window goes with p^(1/2), and CUBIC's over a part s of the time with
- * s^(3/4) (RFC 9438, section 5.1, with C s^3 for C).
+ * s^(3/4) (RFC 9438, section 5.1, with C s^3 for C). Relative error below 1/800 for parts of 2^-10 and more: on [1/8, 1]
+ * 0.1032 + 1.2459 p - 0.3619 p^2 is within 1.3 % of s, and Newton's step squares that; below, (8 p)^(2/3) = 4 p^(2/3).
  */
 static __always_inline __u64 part_of_time(__u64 part_q16)
 {
+	__u64 p = part_q16, s, quarters = 0;
+
 	if (part_q16 >= WHOLE_Q16)
 		return part_q16;
-	return num_to_fixed(num_cbrt(num_of(part_q16 * part_q16 << 16)), 0);
+	for (int i = 0; i < 3; i++) {
+		if (p < WHOLE_Q16 / 8) {
+			p <<= 3;
+			quarters += 2;
+		}
+	}
+	s = 6763 + (p * (81651 - (p * 23718 >> 16)) >> 16);
+	s = (2 * s + (p * p << 16) / (s * s)) / 3;
+	return s >> quarters;
 }
 
 /* Slows the curve: only this part of the time since the last decision counts. */

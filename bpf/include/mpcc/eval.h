@@ -27,9 +27,10 @@ struct mpcc_eval {
 struct mpcc_eval eval;
 
 /* What of the given subflows one sees; not inlined, for the verifier's sake. */
-static __noinline void look_at_given(struct cc_view *v, const struct mpcc_path *self, bool all)
+static __noinline void look_at_given(struct cc_view *v, const struct mpcc_path *self,
+				     __u8 sums_over)
 {
-	v->all = all;
+	v->sums_over = sums_over;
 	for (__u32 backups = 0; backups < 2 && !v->counting; backups++) {
 		v->backups = backups;
 		for (__u32 i = 0; i < MPCC_MAX_SUBFLOWS; i++)
@@ -43,12 +44,12 @@ static __noinline void look_at_given(struct cc_view *v, const struct mpcc_path *
 static __always_inline void view_given(struct cc_view *v, const struct mpcc_path *self)
 {
 	v->self = *self;
-	look_at_given(v, self, false);
+	look_at_given(v, self, SUMS_OF_GROUP);
 	if (!v->coupled || v->grouped > 1 || v->counting == 1 || !alone_sees_all())
 		return;
 	__builtin_memset(v, 0, sizeof(*v));
 	v->self = *self;
-	look_at_given(v, self, true);
+	look_at_given(v, self, SUMS_OF_ALL);
 }
 
 static __always_inline void decide_given(void)

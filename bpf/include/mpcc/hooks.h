@@ -44,6 +44,8 @@ struct cc_hooks {
 	 * or Reno, by which the algorithm prefers other paths. sum is over all subflows.
 	 */
 	int (*shift)(struct mpcc_num *part, const struct cc_sum *sum, const struct mpcc_path *p);
+	/* Adds a subflow that counts to as much of the sums as shift needs, at least. */
+	int (*add_to_shift)(struct cc_sum *sum, const struct mpcc_path *p);
 
 	/* Around the rule: sockets. */
 
@@ -73,7 +75,7 @@ extern void hook_of_the_rule_is_missing(void)
 static __always_inline void require_rule(void)
 {
 	if (!cc_hooks.add_path || !cc_hooks.step || !cc_hooks.after_loss || !cc_hooks.floor ||
-	    !cc_hooks.set_window || !cc_hooks.coupling)
+	    !cc_hooks.set_window || !cc_hooks.coupling || !cc_hooks.shift != !cc_hooks.add_to_shift)
 		hook_of_the_rule_is_missing();
 }
 

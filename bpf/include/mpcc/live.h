@@ -129,7 +129,7 @@ static __noinline int read_coupling(struct sock *sk, struct mpcc_subflow *s)
 
 	if (!s)
 		return 0;
-	look(&v, tcp_sk(sk));
+	look_closely(&v, tcp_sk(sk));
 	decide_coupling(&coupling, &v);
 	s->coupling = coupling;
 	return 0;

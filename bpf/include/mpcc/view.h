@@ -209,12 +209,19 @@ struct mpcc_whole {
 	__u32 longest_us8;
 };
 
+/* What a view adds up. */
+enum {
+	SUMS_OF_GROUP, /* self's group */
+	SUMS_OF_ALL, /* all subflows */
+	SUMS_FOR_SHIFT, /* of all subflows, what the hook shift needs */
+};
+
 struct cc_view {
 	struct mpcc_path self;
-	__u64 sums[CC_SUM_BYTES / 8]; /* a struct cc_sum over self's group, or over all subflows */
+	__u64 sums[CC_SUM_BYTES / 8]; /* a struct cc_sum */
 	const struct tcp_sock *socket; /* whose view it is */
 	const struct mptcp_subflow_context *sibling; /* which add_sibling() is to read */
-	__u8 all; /* the sums are over all subflows */
+	__u8 sums_over;
 	__u8 backups; /* what is looked at: backups, or the other subflows */
 	__u8 counting; /* the subflows that were read and count, of whatever group */
 	__u8 grouped; /* those of self's group; 1 = self is alone at its bottleneck */
@@ -226,6 +233,11 @@ struct cc_view {
 static __always_inline struct cc_sum *sum_of(struct cc_view *v)
 {
 	return (struct cc_sum *)v->sums;
+}
+
+static __always_inline bool is_for_shift(const struct cc_view *v)
+{
+	return cc_hooks.shift && v->sums_over == SUMS_FOR_SHIFT;
 }
 
 /*
@@ -242,7 +254,9 @@ static __always_inline bool count_path(struct cc_view *v, const struct mpcc_path
 	v->counting += 1 + mpcc_unknown_zero(p->cwnd);
 	if (grouped)
 		v->grouped += 1 + mpcc_unknown_zero(p->cwnd);
-	if (grouped || v->all)
+	if (is_for_shift(v))
+		cc_hooks.add_to_shift(sum_of(v), p);
+	else if (grouped || v->sums_over)
 		cc_hooks.add_path(sum_of(v), p);
 	return true;
 }
@@ -315,7 +329,7 @@ MPCC_GLOBAL int add_sibling(struct cc_view *v nonnull)
 	ctx = bpf_rdonly_cast(v->sibling, mpcc_type_id(struct mptcp_subflow_context));
 	tp = bpf_rdonly_cast(ctx->tcp_sock, mpcc_type_id(struct tcp_sock));
 	p.group = group_of(self, tp, ctx);
-	if (!v->all && p.group && !v->self.backup)
+	if (!v->sums_over && p.group && !v->self.backup)
 		return 0;
 	read_sibling(&p, self, tp, ctx);
 	if (count_path(v, &p) && !p.group && are_one_cubic())
@@ -342,7 +356,7 @@ static __always_inline void count_siblings(struct cc_view *v,
 	}
 }
 
-/* What a socket sees. v is empty but for the socket, and all. */
+/* What a socket sees. v is empty but for the socket, and sums_over. */
 MPCC_GLOBAL int fill_view(struct cc_view *v nonnull)
 {
 	const struct tcp_sock *tp = bpf_rdonly_cast(v->socket, mpcc_type_id(struct tcp_sock));
@@ -356,7 +370,7 @@ MPCC_GLOBAL int fill_view(struct cc_view *v nonnull)
 	for (__u32 backups = 0; backups < 2 && !v->counting; backups++) {
 		v->backups = backups;
 		v->coupled = count_path(v, &v->self);
-		if (v->coupled && are_one_cubic())
+		if (v->coupled && are_one_cubic() && !is_for_shift(v))
 			add_self_to_whole(v);
 		if (conn)
 			count_siblings(v, own, conn);
@@ -364,11 +378,12 @@ MPCC_GLOBAL int fill_view(struct cc_view *v nonnull)
 	return 0;
 }
 
-static __always_inline void look_at_subflows(struct cc_view *v, const struct tcp_sock *tp, bool all)
+static __always_inline void look_at_subflows(struct cc_view *v, const struct tcp_sock *tp,
+					     __u8 sums_over)
 {
 	__builtin_memset(v, 0, sizeof(*v));
 	v->socket = tp;
-	v->all = all;
+	v->sums_over = sums_over;
 	fill_view(v);
 }
 

@@ -36,10 +36,21 @@ static __always_inline bool alone_sees_all(void)
 	return cc_hooks.shift && alone != RULE_COUPLED;
 }
 
-/* The view for a decision: of the subflow's group, or of all subflows. */
+static __always_inline bool sees_all(const struct tcp_sock *tp)
+{
+	return !flow_of(tp)->together && alone_sees_all();
+}
+
+/* The view for a decision: of the subflow's group, or for the hook shift. */
 static __always_inline void look(struct cc_view *v, const struct tcp_sock *tp)
 {
-	look_at_subflows(v, tp, !flow_of(tp)->together && alone_sees_all());
+	look_at_subflows(v, tp, sees_all(tp) ? SUMS_FOR_SHIFT : SUMS_OF_GROUP);
+}
+
+/* The view for decide_coupling(), which takes all that is summed. */
+static __always_inline void look_closely(struct cc_view *v, const struct tcp_sock *tp)
+{
+	look_at_subflows(v, tp, sees_all(tp) ? SUMS_OF_ALL : SUMS_OF_GROUP);
 }
 
 /*
@@ -63,12 +74,12 @@ static __always_inline struct mpcc_num part_of_growth(struct cc_view *v)
 	return part;
 }
 
-/* part_of_growth() in 2^-16, at least 1. */
+/* part_of_growth() in 2^-16, as a curve keeps it: a multiple of 2^-10, at least one. */
 static __always_inline __u64 part_q16(struct cc_view *v)
 {
-	__u64 part = num_to_fixed(part_of_growth(v), 16);
+	__u64 part_q10 = (num_to_fixed(part_of_growth(v), 11) + 1) >> 1;
 
-	return part ? part : 1;
+	return (part_q10 ? part_q10 : 1) << 6;
 }
 
 /* 1 / w (RFC 5681): a packet per window. */
@@ -262,6 +273,21 @@ static __always_inline bool asks_siblings(const struct tcp_sock *tp, const struc
 	       ((flow->together || cc_hooks.shift) && !is_only_subflow(tp));
 }
 
+#define MPCC_PART_RTTS 8
+
+/*
+ * Whether a subflow alone at its bottleneck keeps the part of CUBIC's growth that the hook shift has left it: the siblings
+ * are looked at anew in the first decision after a bit of the clock has turned that counts for about MPCC_PART_RTTS. So a
+ * look comes after half to twice as many RTTs, and there is no time to remember.
+ */
+static __always_inline bool part_stands(const struct tcp_sock *tp, const struct mpcc_flow *flow)
+{
+	__u32 turned_us = (__u32)tp->tcp_mstamp ^ flow->decided_us;
+
+	return cc_hooks.shift && alone == RULE_CUBIC && !flow->together && flow->uncoupled &&
+	       flow->curve_subflows == 1 && turned_us < MPCC_PART_RTTS * (tp->srtt_us >> 3);
+}
+
 /* The step of the algorithm's rule on a socket. */
 static __always_inline __s32 step_by_rule(struct cc_view *v, struct tcp_sock *tp)
 {
@@ -298,13 +324,16 @@ static __noinline int decide(struct sock *sk)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 	struct mpcc_flow *flow = flow_of(tp);
+	bool stands = part_stands(tp, flow);
 	__u64 part = WHOLE_Q16;
 	struct cc_view v;
 	__u8 rule = alone;
 
 	track_rtt(tp, flow);
 	flow->floor = MPCC_RENO_FLOOR;
-	flow->looked = asks_siblings(tp, flow);
+	if (stands)
+		part = part_of_acked(&flow->curve) << 6;
+	flow->looked = !stands && asks_siblings(tp, flow);
 	if (flow->looked) {
 		look(&v, tp);
 		rule = rule_for(&v);
