@@ -109,6 +109,11 @@ static void watch_looks(__u32 n, __u32 acks)
 	}
 	require(tp->tcp_mstamp - looked_us < 18ULL * rtt_us, "no look for %llu us, RTT %u us",
 		tp->tcp_mstamp - looked_us, rtt_us);
+	/* A loss begins a curve, which has no part yet. */
+	CALL(mpcc_ssthresh, ARG(tp));
+	tp->tcp_mstamp += every_us;
+	CALL(mpcc_cong_avoid, ARG(tp), 0, 1);
+	require(flow->looked, "no look after a loss");
 }
 
 static void check_part_of_time(void)
