@@ -4,11 +4,15 @@ package verified
 
 import (
 	"fmt"
+	"hash"
 	"path/filepath"
 	"slices"
 	"strings"
 
+	"go.yaml.in/yaml/v3"
+
 	"github.com/mpcc/mpcc/bpf/catalog"
+	"github.com/mpcc/mpcc/internal/experiment/result"
 	"github.com/mpcc/mpcc/internal/experiment/scenario"
 )
 
@@ -91,17 +95,52 @@ func (s Sweep) Chosen(column, cc string) (control, scheduler string) {
 }
 
 // networks are the scenario's.
-func (s Sweep) networks(root string) ([]string, error) {
-	file, err := scenario.Load(filepath.Join(root, s.File))
-	if err != nil {
-		return nil, err
-	}
+func (s Sweep) networks(file *scenario.File) ([]string, error) {
 	for _, axis := range file.Axes(false) {
 		if axis.Name == s.Rows {
 			return axis.Values, nil
 		}
 	}
 	return nil, fmt.Errorf("%s sweeps over no %s", s.File, s.Rows)
+}
+
+// runs are those of which networks have digests. What differs between the columns is only whether the user's connection is
+// a single TCP connection.
+func (s Sweep) runs(file *scenario.File) ([]scenario.Run, error) {
+	controls := []string{"cubic"}
+	if s.Kind == catalog.CC {
+		controls = append(controls, "tcp")
+	}
+	file, err := file.Set("cc", controls...)
+	if err != nil {
+		return nil, err
+	}
+	return file.Runs(false), nil
+}
+
+// network returns a digest of a network of the scenario, and of what the scenario's runs do there.
+func (s Sweep) network(runs []scenario.Run, name string) (string, error) {
+	return sum(func(h hash.Hash) error {
+		for _, run := range runs {
+			if run.Repeat > 0 || run.Point[s.Rows] != name {
+				continue
+			}
+			text, err := yaml.Marshal(whatRuns(*run.Scenario))
+			if err != nil {
+				return err
+			}
+			h.Write(text)
+		}
+		return nil
+	})
+}
+
+// whatRuns leaves of a scenario what its figures come from.
+func whatRuns(s scenario.Scenario) scenario.Scenario {
+	s.Title, s.Source, s.Notes, s.Setup = "", "", nil, result.Setup{}
+	s.Sweep, s.Repeats, s.Quick = nil, 0, scenario.Quick{}
+	s.Expect = result.Expect{}
+	return s
 }
 
 // under stands between a network and a congestion control in the name of a row, and between a congestion control and a
@@ -122,17 +161,19 @@ func Setup(row string) (network, cc string) {
 }
 
 func (s Sweep) cells(root string) (cells []Cell, err error) {
-	networks, err := s.networks(root)
+	file, err := scenario.Load(filepath.Join(root, s.File))
 	if err != nil {
 		return nil, err
 	}
-	files := []string{s.File}
+	networks, err := s.networks(file)
+	if err != nil {
+		return nil, err
+	}
+	simulator := ""
 	if s.Simulated > 0 {
-		files = append(files, "internal/experiment/sim/*.go")
-	}
-	file, err := Files(root, files...)
-	if err != nil {
-		return nil, err
+		if simulator, err = Files(root, "internal/experiment/sim/*.go"); err != nil {
+			return nil, err
+		}
 	}
 	objects := map[string]string{} // digests
 	for _, e := range catalog.Entries {
@@ -140,7 +181,15 @@ func (s Sweep) cells(root string) (cells []Cell, err error) {
 			return nil, err
 		}
 	}
+	runs, err := s.runs(file)
+	if err != nil {
+		return nil, err
+	}
 	for _, network := range networks {
+		place, err := s.network(runs, network)
+		if err != nil {
+			return nil, err
+		}
 		rows := []string{network}
 		if slices.Contains(s.Others, network) {
 			for _, cc := range OtherControls {
@@ -151,7 +200,7 @@ func (s Sweep) cells(root string) (cells []Cell, err error) {
 			_, cc := Setup(row)
 			for _, name := range s.Columns() {
 				control, scheduler := s.Chosen(name, cc)
-				digest := file + objects[string(catalog.CC)+"/"+control] + objects[string(catalog.Sched)+"/"+scheduler]
+				digest := simulator + place + objects[string(catalog.CC)+"/"+control] + objects[string(catalog.Sched)+"/"+scheduler]
 				cells = append(cells, Cell{Row: row, Column: name, Digest: digest})
 			}
 		}

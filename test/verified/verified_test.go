@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -14,6 +15,8 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/mpcc/mpcc/internal/experiment/scenario"
 )
 
 const root = "../.."
@@ -154,6 +157,65 @@ func TestObject(t *testing.T) {
 	} {
 		if now == was {
 			t.Errorf("%s changes nothing", what)
+		}
+	}
+}
+
+// A row is about its own network: neither what other rows run in nor a scenario's words make it older.
+func TestNetwork(t *testing.T) {
+	sweep := Sweeps[Households]
+	file, err := scenario.Load(filepath.Join(root, sweep.File))
+	if err != nil {
+		t.Fatal(err)
+	}
+	digests := func(file *scenario.File) map[string]string {
+		networks, err := sweep.networks(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		runs, err := sweep.runs(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		digests := map[string]string{}
+		for _, name := range networks {
+			if digests[name], err = sweep.network(runs, name); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return digests
+	}
+	before := digests(file)
+	distinct := map[string]bool{}
+	for _, digest := range before {
+		distinct[digest] = true
+	}
+	if len(before) < 12 || len(distinct) != len(before) {
+		t.Errorf("%d digests of %d networks", len(distinct), len(before))
+	}
+	for _, c := range []struct {
+		what, old, new string
+		changed        []string
+	}{
+		{"a title", "title: Households", "title: Homes", nil},
+		{"a link", "rate: 16 Mbit/s, delay: 300 ms", "rate: 16 Mbit/s, delay: 301 ms", []string{"dsl-satellite"}},
+		{"users", "size: 1 MB", "size: 2 MB", []string{"its-web"}},
+		{"an event", "at: 13 s", "at: 14 s", []string{"fibre-starlink"}},
+		{"how long", "'dsl-satellite', ", "", []string{"dsl-satellite"}},
+	} {
+		text := strings.Replace(file.YAML(), c.old, c.new, 1)
+		other, err := scenario.Parse(sweep.File, []byte(text))
+		if err != nil {
+			t.Fatalf("%s: %v", c.what, err)
+		}
+		var changed []string
+		for name, digest := range digests(other) {
+			if digest != before[name] {
+				changed = append(changed, name)
+			}
+		}
+		if !slices.Equal(changed, c.changed) {
+			t.Errorf("with %s changed, the digests of %q are others, want %q", c.what, changed, c.changed)
 		}
 	}
 }
