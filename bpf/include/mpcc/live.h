@@ -121,15 +121,16 @@ static __always_inline void add_delta(struct mpcc_total *t, const struct mpcc_su
 	}
 }
 
-/* Apart from refresh(), which has no room on its stack for the view. */
+/* The coupling is as old as the sums that it comes from. Apart from refresh(), which has no room on its stack for the view. */
 static __noinline int read_coupling(struct sock *sk, struct mpcc_subflow *s)
 {
+	const struct tcp_sock *tp = tcp_sk(sk);
 	struct mpcc_coupling coupling = {};
 	struct cc_view v;
 
-	if (!s)
+	if (!s || (sums_stand(tp, (__u32)s->updated_us) && s->updated_us != s->opened_us))
 		return 0;
-	look_closely(&v, tcp_sk(sk));
+	look(&v, tp, SUMS_OF_ALL);
 	decide_coupling(&coupling, &v);
 	s->coupling = coupling;
 	return 0;

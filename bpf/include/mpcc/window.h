@@ -41,16 +41,24 @@ static __always_inline bool sees_all(const struct tcp_sock *tp)
 	return !flow_of(tp)->together && alone_sees_all();
 }
 
-/* The view for a decision: of the subflow's group, or for the hook shift. */
-static __always_inline void look(struct cc_view *v, const struct tcp_sock *tp)
+/* Takes the sums of the subflow's group, or those over all subflows where the hook shift needs them. */
+static __always_inline void look(struct cc_view *v, const struct tcp_sock *tp, __u8 sums_over_all)
 {
-	look_at_subflows(v, tp, sees_all(tp) ? SUMS_FOR_SHIFT : SUMS_OF_GROUP);
+	look_at_subflows(v, tp, sees_all(tp) ? sums_over_all : SUMS_OF_GROUP);
 }
 
-/* The view for decide_coupling(), which takes all that is summed. */
-static __always_inline void look_closely(struct cc_view *v, const struct tcp_sock *tp)
+#define MPCC_PART_RTTS 8
+
+/*
+ * Whether a subflow alone at its bottleneck goes by the sums over all subflows that were taken at looked_us: the siblings are
+ * looked at anew when a bit of the clock has turned that counts for about MPCC_PART_RTTS. So a look comes after half to twice
+ * as many RTTs, and there is no time to remember.
+ */
+static __always_inline bool sums_stand(const struct tcp_sock *tp, __u32 looked_us)
 {
-	look_at_subflows(v, tp, sees_all(tp) ? SUMS_OF_ALL : SUMS_OF_GROUP);
+	__u32 turned_us = (__u32)tp->tcp_mstamp ^ looked_us;
+
+	return sees_all(tp) && turned_us < MPCC_PART_RTTS * (tp->srtt_us >> 3);
 }
 
 /*
@@ -273,19 +281,10 @@ static __always_inline bool asks_siblings(const struct tcp_sock *tp, const struc
 	       ((flow->together || cc_hooks.shift) && !is_only_subflow(tp));
 }
 
-#define MPCC_PART_RTTS 8
-
-/*
- * Whether a subflow alone at its bottleneck keeps the part of CUBIC's growth that the hook shift has left it: the siblings
- * are looked at anew in the first decision after a bit of the clock has turned that counts for about MPCC_PART_RTTS. So a
- * look comes after half to twice as many RTTs, and there is no time to remember.
- */
+/* Whether a subflow alone at its bottleneck keeps the part of CUBIC's growth that the hook shift has left it. */
 static __always_inline bool part_stands(const struct tcp_sock *tp, const struct mpcc_flow *flow)
 {
-	__u32 turned_us = (__u32)tp->tcp_mstamp ^ flow->decided_us;
-
-	return cc_hooks.shift && alone == RULE_CUBIC && !flow->together && flow->uncoupled &&
-	       flow->curve_subflows == 1 && turned_us < MPCC_PART_RTTS * (tp->srtt_us >> 3);
+	return sums_stand(tp, flow->decided_us) && alone == RULE_CUBIC && flow->curve_subflows == 1;
 }
 
 /* The step of the algorithm's rule on a socket. */
@@ -335,7 +334,7 @@ static __noinline int decide(struct sock *sk)
 		part = part_of_acked(&flow->curve) << 6;
 	flow->looked = !stands && asks_siblings(tp, flow);
 	if (flow->looked) {
-		look(&v, tp);
+		look(&v, tp, SUMS_FOR_SHIFT);
 		rule = rule_for(&v);
 		flow->floor = decide_floor(&v);
 		if (rule != RULE_COUPLED)
@@ -377,7 +376,7 @@ static __noinline __u32 answer_loss(struct sock *sk, bool congestion)
 	__u32 after, least, last_max, cwnd = tp->snd_cwnd;
 	struct cc_view v;
 
-	look(&v, tp);
+	look(&v, tp, SUMS_FOR_SHIFT);
 	if (are_one_cubic() && rule_for(&v) == RULE_COUPLED)
 		return answer_own_loss(&v, tp, congestion);
 	if (flow->whole)
