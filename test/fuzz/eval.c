@@ -285,7 +285,7 @@ static void check_walk(struct input *in)
 		decide_given();
 		if (count_coupled(&eval.paths[i], false) == eval.decisions[i].coupled)
 			flow_of(&socks[i])->together = 0;
-		look(&v, &socks[i]);
+		look(&v, &socks[i], SUMS_FOR_SHIFT);
 		decide_window(&setting, &v);
 		decide_step(&d.increase, &v);
 		d.after_loss = decide_after_loss(&v);
@@ -293,7 +293,7 @@ static void check_walk(struct input *in)
 		d.alone = rule_for(&v) != RULE_COUPLED;
 		d.window = setting.window;
 		d.ssthresh = setting.ssthresh;
-		look_closely(&v, &socks[i]);
+		look(&v, &socks[i], SUMS_OF_ALL);
 		decide_coupling(&d.coupling, &v);
 		require_alike(&d, &eval.decisions[i], i);
 	}

@@ -80,7 +80,7 @@ static double part_of(__u32 i, struct tcp_sock *before, struct tcp_sock *tp)
 
 	decided.together = flow->together;
 	if (flow->looked && !cc_hooks.grow) {
-		look(&v, tp);
+		look(&v, tp, SUMS_FOR_SHIFT);
 		courses[i].part = __builtin_fmax(
 			0x1p-10, __builtin_fmin(1, value_of(part_of_growth(&v)) + 0x1p-11));
 	} else if (!part_stands(tp, &decided)) {
@@ -400,7 +400,7 @@ static void require_counting(__u32 n)
 {
 	struct cc_view v;
 
-	look(&v, &connection.subflows[0]);
+	look(&v, &connection.subflows[0], SUMS_FOR_SHIFT);
 	require(v.counting == n, "%u count, want %u", v.counting, n);
 }
 
@@ -412,7 +412,7 @@ static void require_idle_backup(void)
 	connection.contexts[0].backup = 1;
 	for (int together = 0; together <= MPCC_ALL_TOGETHER; together += MPCC_ALL_TOGETHER) {
 		flow_of(&connection.subflows[0])->together = together;
-		look(&v, &connection.subflows[0]);
+		look(&v, &connection.subflows[0], SUMS_FOR_SHIFT);
 		require(!v.coupled, "together %x: the backup counts", together);
 	}
 	connection.contexts[0].backup = 0;

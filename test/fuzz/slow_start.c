@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
  * HyStart over any sequence of ACKs: slow start ends at the present window, never below 16 packets, and only after nine
- * samples in an RTT that are all above the smallest RTT by an eighth of that, 4 ms at least and 16 at most; or, at a
- * smallest RTT of a millisecond or more, after ACKs no more than 2 ms apart for half of that RTT. The smallest RTT is that
+ * samples in an RTT that are all above the smallest RTT by an eighth of that, 4 ms at least and 16 at most; or after two
+ * that are above twice the smallest RTT by 16 ms; or, at a smallest RTT of a millisecond or more, after ACKs no more than
+ * 2 ms apart for half of that RTT. The smallest RTT is that
  * of the samples since the first ACK, whatever the kernel remembers.
  */
 #include "native.h"
@@ -91,6 +92,16 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	require_end(50, 3000, 416000, false);
 	start_above(16, 400000);
 	require_end(9, 3000, 416001, true);
+	/* Twice 10 ms and 16: two samples, or as many as there are below nine. */
+	start_above(16, 10000);
+	require_end(2, 3000, 36001, true);
+	start_above(16, 10000);
+	require_end(8, 3000, 36000, false);
+	start_above(16, 10000);
+	ack(3000, 2, 1000, 36000);
+	require_end(7, 3000, 36001, false);
+	start_above(16, 1);
+	require_end(2, 3000, 16003, true);
 	/* The first RTT is above no other; the next ones may be. */
 	start(16);
 	require_end(50, 3000, 20000, false);
@@ -159,7 +170,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	return 0;
 }
 
-/* Notes an ACK. Returns whether one of the two signs is there. */
+/* Notes an ACK. Returns whether one of the signs is there. */
 static bool may_end(__u32 rtt_us)
 {
 	double rise_us, train_us;
@@ -184,6 +195,8 @@ static bool may_end(__u32 rtt_us)
 		round_trip.smallest_us = rtt_us;
 	rise_us = __builtin_fmin(__builtin_fmax(round_trip.base_us / 8.0, 4000), 16000);
 	if (round_trip.samples > 8 && round_trip.smallest_us > round_trip.base_us + rise_us - 1)
+		return true;
+	if (round_trip.samples > 1 && round_trip.smallest_us > 2.0 * round_trip.base_us + 16000)
 		return true;
 	if (round_trip.base_us < 1000 || tp->tcp_mstamp - round_trip.last_us > 2000)
 		return false;

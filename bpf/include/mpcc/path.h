@@ -61,9 +61,14 @@ static __always_inline bool path_usable(const struct mpcc_path *p)
 }
 
 /* x_r = w_r / rtt_r. The unit (packets per eighth of a microsecond) cancels in every coupled rule. */
+static __always_inline struct mpcc_num rate_at(const struct mpcc_path *p, struct mpcc_num rtt)
+{
+	return num_div(num_of(p->cwnd), rtt);
+}
+
 static __always_inline struct mpcc_num path_rate(const struct mpcc_path *p)
 {
-	return num_div(num_of(p->cwnd), num_of(p->srtt_us8));
+	return rate_at(p, num_of(p->srtt_us8));
 }
 
 #endif

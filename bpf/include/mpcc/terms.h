@@ -9,7 +9,7 @@
 static __always_inline struct mpcc_num resource_pooling_increase(struct mpcc_num total_rate,
 								 const struct mpcc_path *p)
 {
-	struct mpcc_num rtt = num_of(p->srtt_us8), rate = num_div(num_of(p->cwnd), rtt);
+	struct mpcc_num rtt = num_of(p->srtt_us8), rate = rate_at(p, rtt);
 
 	return num_div(num_div(rate, rtt), num_mul(total_rate, total_rate));
 }
@@ -22,7 +22,7 @@ struct lia_sum {
 
 static __always_inline void lia_sum_add(struct lia_sum *sum, const struct mpcc_path *p)
 {
-	struct mpcc_num rtt = num_of(p->srtt_us8), rate = num_div(num_of(p->cwnd), rtt);
+	struct mpcc_num rtt = num_of(p->srtt_us8), rate = rate_at(p, rtt);
 
 	sum->total_rate = num_add(sum->total_rate, rate);
 	sum->best = num_max(sum->best, num_div(rate, rtt));
