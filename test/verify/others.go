@@ -142,9 +142,6 @@ func runSelftests(ctx context.Context, b *bench, cells []verified.Cell) error {
 		if err != nil {
 			r.State = verified.Failed
 		}
-		if verified.Expected(c.Row, row) {
-			r.State = verified.Passed
-		}
 		return b.keep(verified.Selftests, c, r)
 	})
 }
