@@ -3,8 +3,8 @@
  * HyStart over any sequence of ACKs: slow start ends at the present window, never below 16 packets, and only after nine
  * samples in an RTT that are all above the smallest RTT by an eighth of that, 4 ms at least and 16 at most; or after two
  * that are above twice the smallest RTT by 16 ms; or, at a smallest RTT of a millisecond or more, after ACKs no more than
- * 2 ms apart for half of that RTT. The smallest RTT is that
- * of the samples since the first ACK, whatever the kernel remembers.
+ * 2 ms apart for half of that RTT. The smallest RTT is that of the samples since the first ACK, whatever the kernel
+ * remembers.
  */
 #include "native.h"
 
@@ -71,37 +71,35 @@ static void require_end(int acks, __u32 apart_us, __u32 rtt_us, bool end)
 		ended());
 }
 
+/* The same from 16 packets on, above a smallest RTT. */
+static void require_end_above(__u32 base_us, int acks, __u32 apart_us, __u32 rtt_us, bool end)
+{
+	start_above(16, base_us);
+	require_end(acks, apart_us, rtt_us, end);
+}
+
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
 	/* Delay: more than 4 ms above 10 ms. */
-	start_above(16, 10000);
-	require_end(9, 3000, 14001, true);
+	require_end_above(10000, 9, 3000, 14001, true);
 	require(tp->snd_ssthresh == 24, "ssthresh %u", tp->snd_ssthresh);
-	start_above(16, 10000);
-	require_end(50, 3000, 14000, false);
+	require_end_above(10000, 50, 3000, 14000, false);
 	/* One sample below is enough to go on. */
 	start_above(16, 10000);
 	ack(3000, 2, 1000, 14000);
 	require_end(50, 3000, 15000, false);
 	/* An eighth of 80 ms; 16 ms of 400. */
-	start_above(16, 80000);
-	require_end(50, 3000, 90000, false);
-	start_above(16, 80000);
-	require_end(9, 3000, 90001, true);
-	start_above(16, 400000);
-	require_end(50, 3000, 416000, false);
-	start_above(16, 400000);
-	require_end(9, 3000, 416001, true);
+	require_end_above(80000, 50, 3000, 90000, false);
+	require_end_above(80000, 9, 3000, 90001, true);
+	require_end_above(400000, 50, 3000, 416000, false);
+	require_end_above(400000, 9, 3000, 416001, true);
 	/* Twice 10 ms and 16: two samples, or as many as there are below nine. */
-	start_above(16, 10000);
-	require_end(2, 3000, 36001, true);
-	start_above(16, 10000);
-	require_end(8, 3000, 36000, false);
+	require_end_above(10000, 2, 3000, 36001, true);
+	require_end_above(10000, 8, 3000, 36000, false);
 	start_above(16, 10000);
 	ack(3000, 2, 1000, 36000);
 	require_end(7, 3000, 36001, false);
-	start_above(16, 1);
-	require_end(2, 3000, 16003, true);
+	require_end_above(1, 2, 3000, 16003, true);
 	/* The first RTT is above no other; the next ones may be. */
 	start(16);
 	require_end(50, 3000, 20000, false);
@@ -120,10 +118,8 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	CALL(mpcc_set_state, ARG(tp), TCP_CA_Loss);
 	require_end(50, 3000, 20000, false);
 	/* Trains: half of 40 ms, from the first ACK on. */
-	start_above(16, 40000);
-	require_end(22, 1000, 40000, true);
-	start_above(16, 40000);
-	require_end(100, 2001, 40000, false);
+	require_end_above(40000, 22, 1000, 40000, true);
+	require_end_above(40000, 100, 2001, 40000, false);
 	/* The first round trip may have a train, too. */
 	start(16);
 	require_end(22, 1000, 40000, true);
@@ -132,14 +128,11 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	tp->inet_conn.icsk_inet.sk.sk_pacing_status = 1;
 	require_end(42, 1000, 40000, true);
 	/* RTTs of microseconds have no trains. */
-	start_above(16, 999);
-	require_end(200, 100, 999, false);
-	start_above(16, 1000);
-	require_end(7, 100, 1000, true);
+	require_end_above(999, 200, 100, 999, false);
+	require_end_above(1000, 7, 100, 1000, true);
 	/* HyStart that has ended a slow start leaves the slow start after a pause alone, under every rule, until a timeout. */
 	for (alone = RULE_CUBIC; alone <= RULE_COUPLED; alone++) {
-		start_above(16, 10000);
-		require_end(9, 3000, 20000, true);
+		require_end_above(10000, 9, 3000, 20000, true);
 		tp->snd_cwnd = tp->snd_ssthresh = 120;
 		ack(3000, 2, 1000, 20000);
 		tp->snd_cwnd = 20;

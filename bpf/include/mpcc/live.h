@@ -121,7 +121,10 @@ static __always_inline void add_delta(struct mpcc_total *t, const struct mpcc_su
 	}
 }
 
-/* The coupling is as old as the sums that it comes from. Apart from refresh(), which has no room on its stack for the view. */
+/*
+ * The first refresh, and each after which the sums do not stand, brings the coupling up to date. Apart from refresh(), which
+ * has no room on its stack for the view.
+ */
 static __noinline int read_coupling(struct sock *sk, struct mpcc_subflow *s)
 {
 	const struct tcp_sock *tp = tcp_sk(sk);

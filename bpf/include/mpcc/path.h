@@ -60,7 +60,10 @@ static __always_inline bool path_usable(const struct mpcc_path *p)
 	return p->srtt_us8 && p->cwnd && !(p->closing | p->stale);
 }
 
-/* x_r = w_r / rtt_r. The unit (packets per eighth of a microsecond) cancels in every coupled rule. */
+/*
+ * x_r = w_r / rtt_r, where rtt_r is at hand as a number. The unit (packets per eighth of a microsecond) cancels in every
+ * coupled rule.
+ */
 static __always_inline struct mpcc_num rate_at(const struct mpcc_path *p, struct mpcc_num rtt)
 {
 	return num_div(num_of(p->cwnd), rtt);

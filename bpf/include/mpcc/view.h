@@ -221,7 +221,7 @@ struct cc_view {
 	__u64 sums[CC_SUM_BYTES / 8]; /* a struct cc_sum */
 	const struct tcp_sock *socket; /* whose view it is */
 	const struct mptcp_subflow_context *sibling; /* which add_sibling() is to read */
-	__u8 sums_over; /* SUMS_OF_GROUP and the others */
+	__u8 sums_over; /* SUMS_OF_GROUP, SUMS_OF_ALL or SUMS_FOR_SHIFT */
 	__u8 backups; /* what is looked at: backups, or the other subflows */
 	__u8 counting; /* the subflows that were read and count, of whatever group */
 	__u8 grouped; /* those of self's group; 1 = self is alone at its bottleneck */

@@ -50,13 +50,13 @@ static __always_inline void look(struct cc_view *v, const struct tcp_sock *tp, _
 #define MPCC_PART_RTTS 8
 
 /*
- * Whether a subflow alone at its bottleneck goes by the sums over all subflows that were taken at looked_us: the siblings are
- * looked at anew when a bit of the clock has turned that counts for about MPCC_PART_RTTS. So a look comes after half to twice
- * as many RTTs, and there is no time to remember.
+ * Whether a subflow alone at its bottleneck keeps what it has from the sums over all subflows. before_us is when that was
+ * asked last: the siblings are looked at anew once a bit of the clock has turned since that counts for about
+ * MPCC_PART_RTTS. So a look comes after half to twice as many RTTs, and there is no time of a look to remember.
  */
-static __always_inline bool sums_stand(const struct tcp_sock *tp, __u32 looked_us)
+static __always_inline bool sums_stand(const struct tcp_sock *tp, __u32 before_us)
 {
-	__u32 turned_us = (__u32)tp->tcp_mstamp ^ looked_us;
+	__u32 turned_us = (__u32)tp->tcp_mstamp ^ before_us;
 
 	return sees_all(tp) && turned_us < MPCC_PART_RTTS * (tp->srtt_us >> 3);
 }
