@@ -120,7 +120,8 @@ func checkConfig(file string) error {
 		}
 	}
 	if len(missing) > 0 {
-		return fmt.Errorf("the kernel's configuration lacks %s", strings.Join(missing, ", "))
+		return fmt.Errorf("the kernel's configuration lacks %s: an option whose tool is not installed is left out; "+
+			"install the packages of internal/vm/debug-packages.txt", strings.Join(missing, ", "))
 	}
 	return nil
 }
