@@ -66,6 +66,9 @@ type Spec struct {
 	// Alike starts an emulated VM in its own time at the same date and with the same seed of random numbers in each run.
 	Alike bool
 
+	// Limit is how long the command may run, on the host's clock; 0: as long as it takes.
+	Limit time.Duration
+
 	// Interactive ties the command to this terminal instead of Stdout.
 	Interactive bool
 
@@ -275,6 +278,15 @@ func (m machine) boot(ctx context.Context, accel string) (result Result, err err
 		printed <- m.readOutput(out, func(release string) {
 			late.Stop()
 			result.Boot, result.Release = time.Since(start), release
+			if limit := m.spec.Limit; limit > 0 {
+				go func() {
+					select {
+					case <-ctx.Done():
+					case <-time.After(limit):
+						cancel(fmt.Errorf("the command took more than %v", limit))
+					}
+				}()
+			}
 		})
 	}()
 	var results error

@@ -20,7 +20,7 @@ import (
 	"github.com/mpcc/mpcc/test/verified"
 )
 
-// aBoot is how long a VM may take, also emulated, with a kernel that watches itself.
+// aBoot is how long a test may take in a VM, also emulated, with a kernel that watches itself.
 const aBoot = 20 * time.Minute
 
 // byRow puts cells of the same row together.
@@ -126,11 +126,9 @@ func bootTest(ctx context.Context, label string, ownTime bool, results string, a
 		return "", err
 	}
 	defer remove()
-	ctx, cancel := context.WithTimeoutCause(ctx, aBoot, fmt.Errorf("it took more than %v", aBoot))
-	defer cancel()
 	result, err := vm.Run(ctx, vm.Spec{
 		Kernel: kernel, Files: files, Env: kernels.ProjectEnv(), Cmd: append([]string{"/usr/bin/e2e.test"}, args...),
-		Stdout: os.Stderr, ResultsDir: results, OwnTime: ownTime, Stage: say,
+		Stdout: os.Stderr, ResultsDir: results, OwnTime: ownTime, Limit: aBoot, Stage: say,
 	})
 	if err == nil && result.Status != 0 {
 		err = fmt.Errorf("the tests ended with status %d", result.Status)

@@ -165,7 +165,7 @@ type Queue struct {
 	// DropTail, full at this many packets; 100 where no queue is given.
 	Packets int `yaml:"packets,omitempty" range:"1..1000000"`
 	// Active management of a queue in packets, with the kernel's own targets and without ECN: codel, fq_codel (a queue for
-	// each flow) or pie. The simulator has none.
+	// each flow) or pie. The simulator has no fq_codel.
 	AQM string `yaml:"aqm,omitempty" oneof:"codel|fq_codel|pie"`
 	// DropTail, full at this many bytes.
 	Bytes Size `yaml:"bytes,omitempty" range:"1514 B..1 GB"`

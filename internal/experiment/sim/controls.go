@@ -28,8 +28,8 @@ func Supports(s *scenario.Scenario) error {
 	for i := range s.Links {
 		l := &s.Links[i]
 		for _, shape := range []*scenario.Shape{&l.Shape, l.Back} {
-			if shape != nil && shape.Queue.AQM != "" {
-				return fmt.Errorf("%s, link %s: --sim has no %s: leave out --sim", s.Name, l.Name, shape.Queue.AQM)
+			if shape != nil && shape.Queue.AQM == "fq_codel" {
+				return fmt.Errorf("%s, link %s: --sim has codel and pie, not fq_codel: leave out --sim", s.Name, l.Name)
 			}
 		}
 	}

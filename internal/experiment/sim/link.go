@@ -24,9 +24,12 @@ type link struct {
 	limit    int // of the queue, in packets or in bytes
 	inBytes  bool
 	tokens   bool  // the rate is tbf's: a change of it is felt by packets that wait already
-	bucket   int64 // in time: what tbf may catch up of the rate
+	most     int64 // in time: what tbf may catch up of the rate, or that of two frames
+	bucket   int64 // the greater of both
 	holds    bool  // the sockets of a host wait for room in the queue, instead of losing packets to it
 	red      *red
+	manager  manager // of the queue; nil: packets are dropped where it is full
+	sending  bool    // the first packet has left the queue of a manager, and is not through yet
 
 	random *rand.PCG // of loss and jitter
 	timer  int32
@@ -91,8 +94,13 @@ func (l *link) queue(s scenario.Shape) {
 		l.limit, l.inBytes, l.tokens = int(s.Queue.Bytes), true, true
 	case s.Queue.Packets > 0:
 		l.limit = s.Queue.Packets
+		l.tokens = l.manager != nil
 	default:
 		l.limit = defaultQueue
+	}
+	l.most = int64(50 * time.Millisecond)
+	if l.manager != nil {
+		l.most = int64(time.Millisecond)
 	}
 	l.fill(0)
 }
@@ -122,7 +130,7 @@ func (s *Simulation) enter(number, packet, hop int32, size uint16, late int64) {
 		l.latest = at
 	}
 	out := at
-	if l.rate > 0 {
+	if l.rate > 0 && l.manager == nil {
 		for l.queued != l.end {
 			f := l.at(l.queued)
 			if f.out > at {
@@ -148,7 +156,7 @@ func (s *Simulation) enter(number, packet, hop int32, size uint16, late int64) {
 		l.backlog += int(size)
 	}
 	l.push(flight{out, packet, hop, size})
-	if l.at(l.first).packet == packet {
+	if l.at(l.first).packet == packet && !l.sending {
 		s.set(l.timer, out)
 	}
 }
@@ -165,10 +173,10 @@ func (l *link) serve(at, took int64) int64 {
 	return l.free
 }
 
-// fill fills tbf's bucket, of 50 ms and at least two frames, as the lab asks for.
+// fill fills tbf's bucket, of 50 ms, or 1 ms where the queue has a manager, and at least two frames, as the lab asks for.
 func (l *link) fill(now int64) {
 	if l.tokens {
-		l.bucket = max(int64(50*time.Millisecond), 2*frameTime(frame, l.rate))
+		l.bucket = max(l.most, 2*frameTime(frame, l.rate))
 		l.empty = now - l.bucket
 	}
 }
@@ -262,6 +270,12 @@ func (s *Simulation) change(number int32, to scenario.Shape) {
 	if l.first == l.end {
 		return
 	}
+	if l.manager != nil {
+		if l.sending {
+			s.set(l.timer, l.serve(s.now, frameTime(l.at(l.first).size, l.rate)))
+		}
+		return
+	}
 	for i := l.first; i != l.end; i++ {
 		f := l.at(i)
 		f.out = l.serve(s.now, frameTime(f.size, l.rate)) // all are in the queue: the delay is another link's
@@ -281,7 +295,7 @@ func (s *Simulation) takeDown(number int32) {
 		}
 		s.drop(packet)
 	}
-	l.queued, l.waiting, l.backlog, l.free = l.end, 0, 0, s.now
+	l.queued, l.waiting, l.backlog, l.free, l.sending = l.end, 0, 0, s.now, false
 	l.fill(s.now)
 	s.stop(l.timer)
 }

@@ -23,6 +23,7 @@ const (
 	forAlgorithms
 	forStarts
 	forSources
+	forPIE
 )
 
 // generator returns random numbers for one purpose.
@@ -156,6 +157,9 @@ func (s *Simulation) link(name string, shape scenario.Shape) {
 	l := link{name: name, timer: s.timer(leaving, number), random: s.generator(forLink, number)}
 	l.reshape(shape)
 	if shape.Rate > 0 {
+		if shape.Queue.AQM != "" {
+			l.manager = newManager(shape.Queue.AQM, s.generator(forPIE, number))
+		}
 		l.queue(shape)
 	}
 	if l.red != nil {

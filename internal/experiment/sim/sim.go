@@ -85,7 +85,11 @@ func (s *Simulation) Until(end time.Duration) error {
 	for t := s.next(int64(end)); t != nil; t = s.next(int64(end)) {
 		switch t.what {
 		case leaving:
-			s.leave(t.of)
+			if s.links[t.of].manager != nil {
+				s.manage(t.of)
+			} else {
+				s.leave(t.of)
+			}
 		case transmitting:
 			s.sockets[t.of].timeout()
 		case acknowledging:
