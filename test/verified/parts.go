@@ -35,6 +35,7 @@ const (
 	Schedulers = "schedulers"
 	SlowPath   = "slow-path"
 	Shares     = "shares"
+	Drawn      = "drawn"
 	Verdicts   = "verdicts"
 	Prices     = "prices"
 )
@@ -154,7 +155,7 @@ func Cells(root, part string) (cells []Cell, err error) {
 		return cells, err
 	case Fuzz:
 		return fuzzCells(root)
-	case Households, Schedulers, SlowPath, Shares:
+	case Households, Schedulers, SlowPath, Shares, Drawn:
 		return Sweeps[part].cells(root)
 	case Cost:
 		var exporter, commands string
@@ -211,7 +212,7 @@ func allObjects(prefix string) (string, error) {
 // Parts are all parts, in the order in which make verify fills them: the quick ones first.
 var Parts = []string{
 	Kernels, Native, EndToEnd, Kills, Churn, Cost, Selftests, Soak, Fuzz,
-	SlowPath, Verdicts, Prices, Households, Schedulers, Shares,
+	SlowPath, Verdicts, Prices, Households, Schedulers, Shares, Drawn,
 }
 
 // EndToEndRows are the subtests of TestE2E in test/kernels.

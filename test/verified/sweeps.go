@@ -52,6 +52,10 @@ var Sweeps = map[string]Sweep{
 		File: "internal/experiment/own/shares.yaml", Rows: "line", Kind: catalog.CC,
 		Shared: "tcp", Scheduler: "earliest", Simulated: 10,
 	},
+	Drawn: {
+		File: "internal/experiment/own/drawn.yaml", Rows: "home", Kind: catalog.CC,
+		Apart: "cubic", Scheduler: "earliest", Simulated: 10,
+	},
 }
 
 // The figures of a record of a sweep, in Mbit/s: what the user has, and what each of the others on the user's line has.

@@ -153,6 +153,7 @@ var runners = map[string]func(context.Context, *bench, []verified.Cell) error{
 	verified.Households: runSweep(verified.Households),
 	verified.Schedulers: runSweep(verified.Schedulers),
 	verified.Shares:     runSweep(verified.Shares),
+	verified.Drawn:      runSweep(verified.Drawn),
 	verified.Verdicts:   runBottlenecks(verified.Verdicts, "TestVerifyVerdict"),
 	verified.Prices:     runBottlenecks(verified.Prices, "TestVerifyPrice"),
 }

@@ -87,6 +87,10 @@ func reliability(w *strings.Builder, root string) error {
 			if err := parts[name].writeShares(w, root, sweep); err != nil {
 				return err
 			}
+		case name == verified.Drawn:
+			if err := parts[name].writeDrawn(w, root, sweep); err != nil {
+				return err
+			}
 		case is:
 			if err := parts[name].writeSweep(w, root, sweep); err != nil {
 				return err

@@ -54,7 +54,7 @@ func TestPublished(t *testing.T) {
 // Its own compare every congestion control with the kernel's CUBIC, with the defaults.
 func TestOwn(t *testing.T) {
 	claiming := []string{"household", "plain"}
-	if got, want := namesIn(own.Files), slices.Sorted(slices.Values(append(claiming, "households", "queues", "shares", "slow-path"))); !slices.Equal(got, want) {
+	if got, want := namesIn(own.Files), slices.Sorted(slices.Values(append(claiming, "drawn", "households", "queues", "shares", "slow-path"))); !slices.Equal(got, want) {
 		t.Errorf("there are %v, not %v", got, want)
 	}
 	for _, name := range claiming {
