@@ -81,11 +81,20 @@ func (p part) writeShares(w *strings.Builder, root string, s verified.Sweep) err
 		fmt.Fprintf(w, " | %d | %s | %s | %d | %d | %d |\n", len(all), spread(own), spread(others), low, high, harmed)
 	}
 	w.WriteString("\n")
-	if err := p.writeLines(w, root, s); err != nil {
-		return err
-	}
-	p.writeWhen(w)
-	return nil
+	columns := []string{shownShares, verified.Under(shownShares, s.Scheduler)}
+	fmt.Fprintf(w, "| line | subflows' RTTs, ms | others | `%s`, Mbit/s | `%s` |\n|---|---|---|---:|---:|---:|\n",
+		s.Shared, strings.Join(columns, "` | `"))
+	return p.writeNetworks(w, root, s, func(line *scenario.Scenario, name string) string {
+		row := fmt.Sprintf("%s | %.1f : %.1f", describe(line),
+			p.goodput(name, s.Shared, verified.GoodputOwn), p.goodput(name, s.Shared, verified.GoodputOthers))
+		for _, column := range columns {
+			row += " | "
+			if one, ok := p.share(name, column, s.Shared); ok {
+				row += fmt.Sprintf("%.2f : %.2f", one.own, one.others)
+			}
+		}
+		return row
+	})
 }
 
 // spread is the geometric mean of ratios, and the tenths with the least and the most.
@@ -99,33 +108,20 @@ func spread(ratios []float64) string {
 	return fmt.Sprintf("%.2f (%.2f–%.2f)", math.Exp(logs/float64(n)), ratios[n/10], ratios[n-1-n/10])
 }
 
-// writeLines writes a row for each line: what the line is, the goodputs with a single TCP connection, and over these the
-// goodputs under shownShares with each scheduler.
-func (p part) writeLines(w *strings.Builder, root string, s verified.Sweep) error {
+// writeNetworks writes a row for each network of the scenario, as a scenario with subflows, and when all that was measured.
+func (p part) writeNetworks(w *strings.Builder, root string, s verified.Sweep, row func(of *scenario.Scenario, name string) string) error {
 	file, err := scenario.Load(filepath.Join(root, s.File))
 	if err != nil {
 		return err
 	}
-	columns := []string{shownShares, verified.Under(shownShares, s.Scheduler)}
-	fmt.Fprintf(w, "| line | subflows' RTTs, ms | others | `%s`, Mbit/s | `%s` |\n|---|---|---|---:|---:|---:|\n",
-		s.Shared, strings.Join(columns, "` | `"))
 	for _, run := range file.Runs(false) {
-		line := run.Point[s.Rows]
-		own := p.goodput(line, s.Shared, verified.GoodputOwn)
-		if run.Point["cc"] != shownShares || run.Repeat > 0 || own == 0 {
-			continue
+		name := run.Point[s.Rows]
+		if run.Point["cc"] == shownShares && run.Repeat == 0 && p.goodput(name, shownShares, verified.GoodputOwn) > 0 {
+			fmt.Fprintf(w, "| %s |\n", row(run.Scenario, name))
 		}
-		fmt.Fprintf(w, "| %s | %.1f : %.1f", describe(run.Scenario), own, p.goodput(line, s.Shared, verified.GoodputOthers))
-		for _, column := range columns {
-			shown := ""
-			if one, ok := p.share(line, column, s.Shared); ok {
-				shown = fmt.Sprintf("%.2f : %.2f", one.own, one.others)
-			}
-			w.WriteString(" | " + shown)
-		}
-		w.WriteString(" |\n")
 	}
 	w.WriteString("\n")
+	p.writeWhen(w)
 	return nil
 }
 

@@ -26,22 +26,15 @@ func newManager(name string, random *rand.PCG) manager {
 	return newPIE(random)
 }
 
-// manage goes on with a link whose queue has a manager, when a packet is through or has come to the empty queue. CoDel drops
-// packets as they leave, and so lets the others leave earlier: unlike on other links, when a packet leaves is known only when
-// the one before it has left. Until then a flight's time is when it comes to the queue.
+// manage goes on with a link whose queue has a manager, when a packet is through or comes to the empty queue. CoDel drops
+// packets at the head of the queue, and the packets behind then leave earlier. So a packet's time of leaving is known only
+// when the packet before has left; until then the time of its flight is that of its arrival at the queue.
 func (s *Simulation) manage(number int32) {
 	l := &s.links[number]
-	l.arrive(s)
+	s.arrive(l)
 	if l.sending {
-		f := l.takeFirst()
 		l.sending = false
-		l.left++
-		if l.holds {
-			s.released(f.packet)
-		}
-		s.hopsDone++
-		s.pass(f.packet, f.hop+1, f.size, 0)
-		l = &s.links[number]
+		s.forward(l, l.takeFirst())
 	}
 	for l.first != l.queued {
 		f := *l.at(l.first)
@@ -51,7 +44,7 @@ func (s *Simulation) manage(number int32) {
 			return
 		}
 		l.takeFirst()
-		l.discard(s, f.packet)
+		s.refuse(l, f.packet)
 	}
 	l.manager.idle()
 	if l.first != l.end {
@@ -59,8 +52,8 @@ func (s *Simulation) manage(number int32) {
 	}
 }
 
-// arrive has the packets that have come to the queue of a manager by now wait in it, unless it does not take them.
-func (l *link) arrive(s *Simulation) {
+// arrive puts the packets that have reached a manager's queue by now into the queue, and drops those that the manager refuses.
+func (s *Simulation) arrive(l *link) {
 	for l.queued != l.end && l.at(l.queued).out <= s.now {
 		f := *l.at(l.queued)
 		if l.waiting < l.limit && l.manager.takes(f.out, l.backlog) {
@@ -74,7 +67,7 @@ func (l *link) arrive(s *Simulation) {
 		}
 		l.first++
 		l.queued++
-		l.discard(s, f.packet)
+		s.refuse(l, f.packet)
 	}
 }
 
@@ -87,22 +80,13 @@ func (l *link) takeFirst() flight {
 	return f
 }
 
-// discard drops a packet of the queue.
-func (l *link) discard(s *Simulation, packet int32) {
-	l.dropped++
-	if l.holds {
-		s.released(packet)
-	}
-	s.drop(packet)
-}
-
 // codel is controlled delay as the kernel has it (include/net/codel_impl.h, RFC 8289): packets are dropped once the least delay
 // has been above the target for an interval, the n-th of them an interval / √n after the one before.
 type codel struct {
 	above     int64 // from when on packets may be dropped; 0: the delay is below the target
 	next      int64 // when the next one is dropped
 	dropping  bool
-	owes      bool   // next is of the last drop, until the packet behind that is due too
+	owes      bool   // next is still the time of the last drop: only a further packet that is due moves next on
 	count     uint32 // dropped since that began
 	lastCount uint32 // count at the last beginning
 	inverse   uint16 // 1 / √count, in 2⁻¹⁶
@@ -187,17 +171,17 @@ type pie struct {
 }
 
 const (
-	pieTick       = 64
-	pieTicks      = int64(time.Second) / pieTick // in a second
-	pieTarget     = int64(15*time.Millisecond) / pieTick
-	pieBurst      = int64(150*time.Millisecond) / pieTick
-	pieDelayed    = int64(250*time.Millisecond) / pieTick // from which on the chance rises by 2 % more
-	pieInterval   = 4 * jiffy                             // 15 ms, in whole jiffies
-	pieFirst      = int64(time.Second / 2)
-	pieCertain    = uint64(1)<<56 - 1
-	pieAlpha      = 2  // of 16, for each second that the delay differs from the target
-	pieBeta       = 20 // of 16, for each second that the delay has risen by
-	pieScaleLeast = 1000000
+	pieTick     = 64
+	pieTicks    = int64(time.Second) / pieTick // in a second
+	pieTarget   = int64(15*time.Millisecond) / pieTick
+	pieBurst    = int64(150*time.Millisecond) / pieTick
+	pieDelayed  = int64(250*time.Millisecond) / pieTick // from which on the chance rises by 2 % more
+	pieInterval = 4 * jiffy                             // 15 ms, in whole jiffies
+	pieFirst    = int64(time.Second / 2)
+	pieCertain  = uint64(1)<<56 - 1
+	pieAlpha    = 2       // of 16, for each second that the delay differs from the target
+	pieBeta     = 20      // of 16, for each second that the delay has risen by
+	pieRarest   = 1000000 // the weights of a chance below 1 in so many are the smallest
 )
 
 func newPIE(random *rand.PCG) *pie {
@@ -260,7 +244,7 @@ func (p *pie) compute(backlog int) {
 	beta := pieBeta * (pieCertain / uint64(pieTicks)) >> 4
 	if p.chance < pieCertain/10 {
 		alpha, beta = alpha>>1, beta>>1
-		for power := uint64(100); p.chance < pieCertain/power && power <= pieScaleLeast; power *= 10 {
+		for power := uint64(100); p.chance < pieCertain/power && power <= pieRarest; power *= 10 {
 			alpha, beta = alpha>>2, beta>>2
 		}
 	}

@@ -49,7 +49,8 @@ func TestCoDelsDrops(t *testing.T) {
 	}
 }
 
-// A queue that is soon too long again is dropped from as often as when that ended; one that is so later, as at first.
+// When the delay rises above the target again within 1.6 s, CoDel drops as often as before the delay fell; later, as seldom as
+// at first.
 func TestCoDelComesBack(t *testing.T) {
 	const step = 100 * time.Microsecond // between two packets
 	c, now := &codel{}, int64(0)
@@ -168,7 +169,8 @@ func TestPIESpreadsDrops(t *testing.T) {
 	}
 }
 
-// Under either, one TCP connection uses the link, and waits for a fraction of what it would fill without.
+// A TCP connection fills a link whose queue is under CoDel or PIE, and its packets wait there for a small part of what they
+// wait in a queue without a manager.
 func TestManagedQueuesAreShort(t *testing.T) {
 	const text = `
 phases: {measure: 10 s}
@@ -193,7 +195,8 @@ users:
 	}
 }
 
-// A link that is down loses what waits and what leaves, and goes on when it is up; one whose rate changes goes on at the new one.
+// With a managed queue too, a link's new rate holds for the packets that wait; a link taken down loses its packets, and carries
+// packets again when it is up.
 func TestManagedLinkChanges(t *testing.T) {
 	text := strings.NewReplacer("AQM", "codel", "RATE", "8").Replace(managed) + `
 events:

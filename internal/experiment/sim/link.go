@@ -24,8 +24,7 @@ type link struct {
 	limit    int // of the queue, in packets or in bytes
 	inBytes  bool
 	tokens   bool  // the rate is tbf's: a change of it is felt by packets that wait already
-	most     int64 // in time: what tbf may catch up of the rate, or that of two frames
-	bucket   int64 // the greater of both
+	bucket   int64 // in time: what tbf may catch up of the rate
 	holds    bool  // the sockets of a host wait for room in the queue, instead of losing packets to it
 	red      *red
 	manager  manager // of the queue; nil: packets are dropped where it is full
@@ -98,10 +97,6 @@ func (l *link) queue(s scenario.Shape) {
 	default:
 		l.limit = defaultQueue
 	}
-	l.most = int64(50 * time.Millisecond)
-	if l.manager != nil {
-		l.most = int64(time.Millisecond)
-	}
 	l.fill(0)
 }
 
@@ -141,11 +136,7 @@ func (s *Simulation) enter(number, packet, hop int32, size uint16, late int64) {
 			l.backlog -= int(f.size)
 		}
 		if !l.takes(&s.packets[packet], int(size)) {
-			l.dropped++
-			if l.holds {
-				s.released(packet)
-			}
-			s.drop(packet)
+			s.refuse(l, packet)
 			return
 		}
 		if size != l.lastSize {
@@ -175,10 +166,15 @@ func (l *link) serve(at, took int64) int64 {
 
 // fill fills tbf's bucket, of 50 ms, or 1 ms where the queue has a manager, and at least two frames, as the lab asks for.
 func (l *link) fill(now int64) {
-	if l.tokens {
-		l.bucket = max(l.most, 2*frameTime(frame, l.rate))
-		l.empty = now - l.bucket
+	if !l.tokens {
+		return
 	}
+	l.bucket = int64(50 * time.Millisecond)
+	if l.manager != nil {
+		l.bucket = int64(time.Millisecond)
+	}
+	l.bucket = max(l.bucket, 2*frameTime(frame, l.rate))
+	l.empty = now - l.bucket
 }
 
 // frameTime returns how long a frame takes at a rate, in whole nanoseconds.
@@ -245,15 +241,29 @@ func (s *Simulation) leave(number int32) {
 	if l.rate == 0 {
 		l.queued = l.first
 	}
-	l.left++
 	if l.first != l.end {
 		s.set(l.timer, l.at(l.first).out)
 	}
+	s.forward(l, f)
+}
+
+// forward has a packet go on that has left a link.
+func (s *Simulation) forward(l *link, f flight) {
+	l.left++
 	if l.holds {
 		s.released(f.packet)
 	}
 	s.hopsDone++
 	s.pass(f.packet, f.hop+1, f.size, 0)
+}
+
+// refuse drops a packet for the sake of a link's queue.
+func (s *Simulation) refuse(l *link, packet int32) {
+	l.dropped++
+	if l.holds {
+		s.released(packet)
+	}
+	s.drop(packet)
 }
 
 // change gives a link other qualities while packets are on it. Those that wait for a rate of tbf's leave at the new
