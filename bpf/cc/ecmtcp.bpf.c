@@ -82,7 +82,7 @@ MPCC_GLOBAL int ecmtcp_add_to_shift(struct cc_sum *sum nonnull, const struct mpc
 
 MPCC_GLOBAL int ecmtcp_add(struct cc_sum *sum nonnull, const struct mpcc_path *p nonnull)
 {
-	struct mpcc_num rate = path_rate(p);
+	struct mpcc_num rate = lia_sum_add(&sum->lia, p);
 
 	if (!sum->n || is_fastest(sum, p, rate)) {
 		sum->fastest = rate;
@@ -92,7 +92,6 @@ MPCC_GLOBAL int ecmtcp_add(struct cc_sum *sum nonnull, const struct mpcc_path *p
 	sum->n++;
 	ecmtcp_add_to_shift(sum, p);
 	sum->unused += !loss_interval(p);
-	lia_sum_add(&sum->lia, p);
 	return 0;
 }
 

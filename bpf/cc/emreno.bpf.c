@@ -44,16 +44,10 @@ MPCC_GLOBAL int emreno_add(struct cc_sum *sum nonnull, const struct mpcc_path *p
 	return 0;
 }
 
-static __always_inline struct mpcc_num energy_weight(const struct cc_sum *sum,
-						     const struct mpcc_path *p)
-{
-	return cheapness(&sum->prices, p);
-}
-
 MPCC_GLOBAL int emreno_step(struct mpcc_step *step nonnull, const struct cc_sum *sum nonnull,
 			    const struct mpcc_path *p nonnull)
 {
-	struct mpcc_num weighted = num_mul(lia_increase(&sum->lia), energy_weight(sum, p));
+	struct mpcc_num weighted = num_mul(lia_increase(&sum->lia), cheapness(&sum->prices, p));
 
 	step->up = at_most_reno(weighted, p);
 	step->down = num_zero();
@@ -64,7 +58,7 @@ MPCC_GLOBAL int emreno_step(struct mpcc_step *step nonnull, const struct cc_sum 
 MPCC_GLOBAL int emreno_shift(struct mpcc_num *part nonnull, const struct cc_sum *sum nonnull,
 			     const struct mpcc_path *p nonnull)
 {
-	*part = energy_weight(sum, p);
+	*part = cheapness(&sum->prices, p);
 	return 0;
 }
 
@@ -72,7 +66,7 @@ MPCC_GLOBAL int emreno_shift(struct mpcc_num *part nonnull, const struct cc_sum 
 MPCC_GLOBAL int emreno_coupling(struct mpcc_coupling *c nonnull, const struct cc_sum *sum nonnull,
 				const struct mpcc_path *p nonnull)
 {
-	c->value = energy_weight(sum, p);
+	c->value = cheapness(&sum->prices, p);
 	c->negative = 0;
 	return 0;
 }

@@ -345,7 +345,7 @@ static __noinline bool end_round(struct sock *sk)
 	struct cc_view v;
 
 	track_rtt(tp, &state->flow);
-	look(&v, tp, SUMS_FOR_SHIFT);
+	look(&v, tp, SUMS_OF_ALL);
 	state->flow.uncoupled = rule_for(&v) != RULE_COUPLED;
 	if (state->flow.uncoupled) {
 		restore_window(state, tp);

@@ -4,8 +4,8 @@
  * timeouts, while subflows come, go and become backups:
  *   an ACK moves a window by what the rule gives for so many segments, and no further when the subflow comes to be alone or
  *   beside siblings. On CUBIC's course the rule is the curve, which a decision ages by the subflow's part of the time
- *   a decision is kept for an RTT at most, on CUBIC's curve for half of one once the window has moved, on mpCUBIC's for
- *   a sixteenth or a tick for each subflow, alone for a tick, however long a silence was
+ *   a decision is kept for an RTT at most, on mpCUBIC's curve for half of one or two ticks for each subflow, alone for half
+ *   of one, or a tick once the window has moved, however long a silence was
  *   slow start ends early by HyStart alone
  *   a window does not fall below its floor, nor grow by more than a packet for each acknowledged one, and the credit towards
  *   the next packet is less than one
@@ -253,7 +253,7 @@ static void check_decision(__u32 i, struct tcp_sock *before)
 	} else if (flow->curve_subflows && !flow->looked) {
 		/* Alone, a decision of CUBIC stands for a tick once the window has moved, for longer before. */
 		least_us = 1024;
-		for_us = moved ? 0 : rtt_us < 125000 ? rtt_us / 4 : 31250;
+		for_us = moved ? 0 : rtt_us < 62500 ? rtt_us / 2 : 31250;
 	}
 	require(decisions[i].made, "subflow %u: no decision", i);
 	/* The clock goes round in 71 minutes. */

@@ -64,13 +64,18 @@ static double alpha(double w, double base, double d, double longest)
 			      1 / (1 / 10. + (1 / 0.3 - 1 / 10.) * (d / longest - 0.01) / 0.99));
 }
 
-/* The part of the window that a loss leaves at least. */
-static double part_left(double d, double longest)
+static bool is_short(double d, double longest)
 {
-	if (10 * d >= 8 * longest)
-		return 0;
-	if (10 * d <= longest || d <= MS(1))
+	return 10 * d <= longest || d <= MS(1);
+}
+
+/* The part of the window that a loss leaves at least. */
+static double part_left(double d, double longest, __u32 random)
+{
+	if (is_short(d, longest))
 		return 15 / 16.;
+	if (10 * d >= 8 * longest || !random)
+		return 0;
 	return 15 / 16. - (15 / 16. - 717 / 1024.) * (d / longest - 0.1) / 0.7;
 }
 
@@ -112,7 +117,7 @@ static __u32 gap_noted(__u32 came)
 	return flow->gap ? (3 * flow->gap + came + 2) / 4 : came;
 }
 
-/* How many trials have found random losses, after a loss. */
+/* How sure losses are random after one on a path without a known queue. */
 static __u32 random_after(double w, __u32 came)
 {
 	const struct mpcc_flow *flow = flow_of(tp);
@@ -171,7 +176,7 @@ static void check_response(struct input *in)
 
 	want = step_of_trials(w);
 	if (known)
-		want = q->lossy ? alpha(w, base, d, longest) / w : 0;
+		want = q->lossy && flow->random ? alpha(w, base, d, longest) / w : 0;
 	got = __builtin_ldexp(step_by_queue(flow, tp), -29);
 	/* alpha is counted in 2^-16 packets, and the constants have four digits. */
 	require(got <= want * 1.001 + 0x1p-28 && got >= want * 0.999 - 0x1p-15 / w - 0x1p-28,
@@ -188,7 +193,11 @@ static void check_response(struct input *in)
 	trial = false;
 	last_max = flow->last_max;
 	if (!congestion && known) {
-		want = part_left(d, longest) * w;
+		want = part_left(d, longest, random) * w;
+		if (is_short(d, longest))
+			random = random < 3 ? random + 1 : 3;
+		else if (random)
+			random--;
 	} else if (!congestion && !coupled) {
 		random = random_after(w, came);
 		gap = gap_noted(came);
@@ -211,7 +220,7 @@ static void check_response(struct input *in)
 		last_max = __builtin_floor((w + after) / 2.);
 	last_max = __builtin_fmin(last_max, MPCC_MOST_LAST_MAX);
 	require(flow->random == random && flow->trial == trial && flow->last_max == last_max,
-		"%u packets: %u trials, want %u, in one %d, want %d; %u packets at most, want %g",
+		"%u packets: sure %u times, want %u, in a trial %d, want %d; %u packets at most, want %g",
 		w, flow->random, random, flow->trial, trial, flow->last_max, last_max);
 	require(flow->gap == gap, "a loss after %u: usually after %u, want %u", came, flow->gap,
 		gap);
@@ -317,7 +326,7 @@ static __u32 left_of_1000(__u32 rtt_us)
 
 /*
  * A path of 40 ms whose queue drains once a round. Losses behind the full queue and up to three RTTs later are of
- * congestion; later ones at half the queue are random.
+ * congestion; later ones beside no queue are random, and after one of those the next beside half the queue is.
  */
 static void check_overflow(void)
 {
@@ -339,12 +348,38 @@ static void check_overflow(void)
 	require(left_of_1000(52000) == 937, "a loss an RTT after the longest delay");
 }
 
+/*
+ * A path of 40 ms with an AQM, which drops packets while its queue is at 10 ms. Those losses are congestion until one comes
+ * beside no queue, and again after some more.
+ */
+static void check_aqm(void)
+{
+	__u32 left;
+
+	start(1000);
+	tp->rtt_min.s[0].v = 40000;
+	ack_for(5, 64000);
+	ack_for(5, 50000);
+	require(left_of_1000(50000) == 700 && queue()->lossy, "a loss at the AQM's queue");
+	require(!step_by_queue(flow_of(tp), tp), "growth goes by the queue after a loss at it");
+	ack_for(2, 40000);
+	require(left_of_1000(40000) == 937, "a loss beside no queue");
+	require(step_by_queue(flow_of(tp), tp),
+		"growth does not go by the queue after a random loss");
+	ack_for(2, 50000);
+	left = left_of_1000(50000);
+	require(left > 700 && left < 937, "%u after a loss at a queue, after a random one", left);
+	ack_for(2, 50000);
+	require(left_of_1000(50000) == 700, "two losses at the queue after a random one");
+}
+
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
 	for (int i = 0; i < 2; i++) {
 		plain_tcp = i;
 		check_doubt();
 		check_overflow();
+		check_aqm();
 	}
 	/* response=standard neither measures nor acts. */
 	start(100);

@@ -2,7 +2,7 @@
 /*
  * When a decision looks at the siblings: if the subflow is coupled with one. And for how long a decision stands (window.h):
  *   coupled  an RTT, at least 100 us
- *   alone    with siblings or without, a quarter of an RTT, at most 1/32 s and at least a tick; once the window has moved, a
+ *   alone    with siblings or without, half an RTT, at most 1/32 s and at least a tick; once the window has moved, a
  *            tick
  */
 #include "native.h"
@@ -59,7 +59,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	};
 	static const struct standing uncoupled[] = { { 50, 1024, 1024 },
 						     { 2000, 1024, 1024 },
-						     { 40000, 10000, 1024 },
+						     { 40000, 20000, 1024 },
 						     { 200000, 31250, 1024 } };
 
 	for (__u32 i = 0; i < ARRAY_SIZE(coupled); i++)
@@ -81,7 +81,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
 		require_standing(n, MPCC_ALL_TOGETHER, &want);
 		return 0;
 	}
-	want.for_us = __builtin_fmax(__builtin_fmin(rtt_us / 4, 31250), 1024);
+	want.for_us = __builtin_fmax(__builtin_fmin(rtt_us / 2, 31250), 1024);
 	want.moved_us = 1024;
 	require_standing(n, 0, &want);
 	return 0;

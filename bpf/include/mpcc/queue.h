@@ -11,10 +11,13 @@
  *   no queue      at a loss: d is at most d_m / 10, and the newest RTT above base by at most a quarter of what the longest
  *                 is
  *   per loss event of a subflow that is not one CUBIC with others (whole.h)
- *                 15/16 of the window stays at least where d <= d_m / 10; down to CUBIC's 717/1024 at 0.8 d_m. Where
- *                 the rule leaves more, that holds. Of a full queue what the rule says, and d becomes d_m. From the
- *                 connection's begin or a full queue until a loss of another kind, a round after one with d = d_m takes
- *                 three RTTs: so long does one overflow take to show all of its losses
+ *                 15/16 of the window stays at least where d <= d_m / 10, and random is one more, at most 3. Where d is
+ *                 longer and random above 0, random is one less, and what stays goes down to CUBIC's 717/1024 at
+ *                 0.8 d_m; where random is 0, what the rule says: an AQM drops nothing while the queue is short, so all
+ *                 losses with a longer d may be an AQM's. Where the rule leaves more, that holds. Of a full queue what
+ *                 the rule says, and d becomes d_m. From the connection's begin or a full queue until a loss of another
+ *                 kind, a round after one with d = d_m takes three RTTs: so long does one overflow take to show all of
+ *                 its losses
  *   where d_m is jitter, per loss event of a subflow that is not coupled
  *                 trials tell random losses from those of a policer or of a queue too short to show, which drop nothing
  *                 from a window that is well below what was too much. In a trial a loss costs what the rule says. If the
@@ -23,12 +26,12 @@
  *                 random is one more, at most 3, else half. A loss begins a trial by a chance of 1 in 2^random, else the
  *                 window stays
  *   growth of a subflow that is not coupled
- *                 from a loss that is not one of a full queue until one that is, at least alpha / w per acknowledged
- *                 segment; alpha is 10 packets where d <= d_m / 100, and k_1 / (k_2 + d) above, 0.3 at d = d_m; at
- *                 most what fills a sixteenth of the queue in an RTT, w d_m / (base + d_m) / 16. Where d_m is jitter, random
- *                 is above 0 and the last loss began no trial: half a packet per acknowledged segment up to 7/8 of the
- *                 window at the last loss; above that 1/16, if random is 2 or more and the path delivers 4/5 of the window
- *                 in an RTT
+ *                 from a loss that is not one of a full queue until one that is, while random is above 0, at least alpha / w
+ *                 per acknowledged segment; alpha is 10 packets where d <= d_m / 100, and k_1 / (k_2 + d) above, 0.3 at
+ *                 d = d_m; at most what fills a sixteenth of the queue in an RTT, w d_m / (base + d_m) / 16. Where d_m is
+ *                 jitter, random is above 0 and the last loss began no trial: half a packet per acknowledged segment up
+ *                 to 7/8 of the window at the last loss; above that 1/16, if random is 2 or more and the path delivers
+ *                 4/5 of the window in an RTT
  *
  * base is the kernel's windowed minimum of the RTT. A d of at most 1 ms counts as none. An ECN mark is no loss, and like a
  * full queue.
@@ -81,9 +84,9 @@ TUNABLE_PAPER(
 /* An eighth of what d_m is above d goes at each loss in a queue, and a 32nd of what the longest RTT is above the newest. */
 #define QUEUE_DOUBT_SHIFT 3
 #define QUEUE_PEAK_SHIFT 5
-/* Random losses are sure after so many trials, and no more are counted. */
-#define TRIALS_SURE 2
-#define TRIALS_MOST 3
+/* From where on random losses are sure, and what random is at most. */
+#define RANDOM_SURE 2
+#define RANDOM_MOST 3
 /* In quarters of a bit: how much later than usual a random loss comes after a cut, at most; and the longest gap. */
 #define GAP_LATER 5
 #define GAP_MOST 63
@@ -180,26 +183,29 @@ static __always_inline bool is_regaining(const struct mpcc_flow *flow, const str
 static __always_inline __u64 step_without_queue(const struct mpcc_flow *flow,
 						const struct tcp_sock *tp)
 {
-	if (!flow->random || flow->trial)
+	if (flow->trial)
 		return 0;
 	if (is_regaining(flow, tp))
 		return MPCC_Q29_ONE / 2;
-	if (flow->random < TRIALS_SURE || !delivers(tp, GROWING_DELIVERS))
+	if (flow->random < RANDOM_SURE || !delivers(tp, GROWING_DELIVERS))
 		return 0;
 	return MPCC_Q29_ONE / QUEUE_FILL;
 }
 
-/* alpha / w, in 2^-29 packets */
+/* What a segment adds while losses are random, in 2^-29 packets: alpha / w where a queue is known */
 static __always_inline __u64 step_by_queue(const struct mpcc_flow *flow, const struct tcp_sock *tp)
 {
 	const struct mpcc_queue *q = &flow->queue;
-	__u64 d = q->delay, d_m = longest_queue(q, tp), base = queue_units(min_rtt_of(tp));
-	__u64 most_q16, alpha_q16, w = tp->snd_cwnd;
+	__u64 d = q->delay, d_m, base, most_q16, alpha_q16, w = tp->snd_cwnd;
 
+	if (!flow->random)
+		return 0;
 	if (!knows_queue(q, tp))
 		return step_without_queue(flow, tp);
 	if (!q->lossy)
 		return 0;
+	d_m = longest_queue(q, tp);
+	base = queue_units(min_rtt_of(tp));
 	most_q16 = (w << 16) * d_m / (base + d_m) / QUEUE_FILL;
 	if (most_q16 > QUEUE_MOST_ALPHA << 16)
 		most_q16 = QUEUE_MOST_ALPHA << 16;
@@ -283,7 +289,7 @@ static __always_inline void end_trial(struct mpcc_flow *flow, const struct tcp_s
 	flow->trial = 0;
 	if (!is_regaining(flow, tp) || !delivers(tp, RANDOM_DELIVERS) || !comes_as_ever(flow, gap))
 		flow->random /= 2;
-	else if (flow->random < TRIALS_MOST)
+	else if (flow->random < RANDOM_MOST)
 		flow->random++;
 }
 
@@ -297,12 +303,24 @@ static __always_inline __u32 left_without_queue(struct mpcc_flow *flow, const st
 	return 0;
 }
 
+/* Of 1024: what a random loss leaves beside a queue that is not short; 0 = what the rule does. */
+static __always_inline __u32 left_beside_queue(const struct mpcc_queue *q,
+					       const struct tcp_sock *tp)
+{
+	__u32 d = q->delay, d_m = longest_queue(q, tp);
+
+	if (10 * d >= 8 * d_m)
+		return 0;
+	return QUEUE_LEFT_SHORT_Q10 -
+	       (QUEUE_LEFT_SHORT_Q10 - CUBIC_LEFT_Q10) * (10 * d - d_m) / (7 * d_m);
+}
+
 /* What the event leaves of the present window at least; 0 = what the rule does. */
 static __always_inline __u32 left_by_queue(struct mpcc_flow *flow, const struct tcp_sock *tp,
 					   bool congestion)
 {
 	const struct mpcc_queue *q = &flow->queue;
-	__u32 d = q->delay, d_m = longest_queue(q, tp), left = QUEUE_LEFT_SHORT_Q10;
+	__u32 left = QUEUE_LEFT_SHORT_Q10;
 	bool known = knows_queue(q, tp);
 
 	if (response != RESPONSE_QUEUE)
@@ -310,10 +328,17 @@ static __always_inline __u32 left_by_queue(struct mpcc_flow *flow, const struct 
 	if (!congestion && !flow->together && !known)
 		return left_without_queue(flow, tp);
 	flow->trial = 0;
-	if (congestion || !known || 10 * d >= 8 * d_m)
+	if (congestion || !known)
 		return 0;
-	if (!is_queue_short(q, tp))
-		left -= (QUEUE_LEFT_SHORT_Q10 - CUBIC_LEFT_Q10) * (10 * d - d_m) / (7 * d_m);
+	if (is_queue_short(q, tp)) {
+		if (flow->random < RANDOM_MOST)
+			flow->random++;
+	} else {
+		if (!flow->random)
+			return 0;
+		flow->random--;
+		left = left_beside_queue(q, tp);
+	}
 	return (__u64)tp->snd_cwnd * left >> 10;
 }
 

@@ -57,7 +57,7 @@ struct mpcc_flow {
 	__u32 price_pj; /* energy per bit at the present rate; 0 = the interface has no profile */
 	__u32 last_max : 23; /* CUBIC's memory of the last loss, packets; 0 = none, or a timeout since */
 	__u32 trial : 1; /* the last loss began a trial (queue.h) */
-	__u32 random : 2; /* trials that found losses to be random; halved by each that did not */
+	__u32 random : 2; /* how sure losses are random (queue.h): 0 = not at all */
 	__u32 gap : 6; /* packets between two losses, as gap_of() has them, if the first one left the window; 0 = not known */
 	__u32 quiet_us; /* when the last segment left, if nothing is in flight; 0 otherwise */
 	union {

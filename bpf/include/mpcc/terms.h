@@ -20,12 +20,14 @@ struct lia_sum {
 	struct mpcc_num best; /* max w / rtt^2 */
 };
 
-static __always_inline void lia_sum_add(struct lia_sum *sum, const struct mpcc_path *p)
+/* Returns the path's rate. */
+static __always_inline struct mpcc_num lia_sum_add(struct lia_sum *sum, const struct mpcc_path *p)
 {
 	struct mpcc_num rtt = num_of(p->srtt_us8), rate = rate_at(p, rtt);
 
 	sum->total_rate = num_add(sum->total_rate, rate);
 	sum->best = num_max(sum->best, num_div(rate, rtt));
+	return rate;
 }
 
 /* alpha / W = max_k(w_k / rtt_k^2) / (sum_k w_k / rtt_k)^2 */

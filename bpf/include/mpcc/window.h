@@ -222,7 +222,7 @@ static __always_inline void apply_steps(struct tcp_sock *tp, struct mpcc_flow *f
 /*
  * A decision on CUBIC's course that reads no siblings stands for MPCC_CUBIC_US where the window has moved since: a decision
  * at the first of many ACKs that come together would else hold for all of them, and carry the window past the course. Where
- * the window has not moved, a decision stands for a quarter of an RTT, and like the kernel's no longer than
+ * the window has not moved, a decision stands for half an RTT, and like the kernel's no longer than
  * MPCC_CUBIC_MOST_US.
  */
 #define MPCC_CUBIC_US 1024
@@ -243,7 +243,7 @@ static __always_inline __u32 stands_for(const struct tcp_sock *tp, const struct 
 		for_us = rtt_us / 2;
 		least_us = 2 * subflows * MPCC_CUBIC_US;
 	} else if (subflows == 1 && !flow->looked) {
-		for_us = flow->moved ? 0 : rtt_us / 4;
+		for_us = flow->moved ? 0 : rtt_us / 2;
 		if (for_us > MPCC_CUBIC_MOST_US)
 			for_us = MPCC_CUBIC_MOST_US;
 		least_us = MPCC_CUBIC_US;
