@@ -39,6 +39,12 @@ type change struct {
 		Objective []float64
 		Download  bool
 		Size      uint64 `json:"size_bytes"`
+		Subflows  []struct {
+			Interface string
+			Rate      float64 `json:"rate_mbps"`
+			Cost      float64 `json:"cost_mj_per_mbit"`
+			In        bool
+		}
 	}
 }
 
@@ -322,7 +328,7 @@ func TestOneKernelSteerKeepsTheUsersFlags(t *testing.T) {
 // the first large one: the second path becomes a backup once that one itself has sent too much for both paths, some 2.8 MB
 // (TestOneKernelSteer). Later ones leave the second path as soon as they can be judged: one is taken for as large as the
 // first, the next for the mean of both. The small ones count in neither mean: every connection that is judged has sent more.
-func TestOneKernelSteerLearnsSizes(t *testing.T) {
+func TestOwnTimeSteerLearnsSizes(t *testing.T) {
 	n := newUnequal(t)
 	var endpoints [2]lab.MPTCPEndpoint
 	for i := range endpoints {
@@ -373,14 +379,14 @@ func TestOneKernelSteerLearnsSizes(t *testing.T) {
 		c := s.next(t, changes)
 		changes++
 		if !c.Backup || c.Interface != n.paths[1].Interface(n.client) || c.Because == nil {
-			t.Fatalf("the change is %+v", c)
+			t.Fatalf("the change is %+v, because of %+v", c, c.Because)
 		}
 		return float64(c.Because.Size)
 	}
 	ended := func() {
 		t.Helper()
 		if c := s.next(t, changes); c.Backup {
-			t.Fatalf("after the connection: %+v", c)
+			t.Fatalf("after the connection: %+v, because of %+v", c, c.Because)
 		}
 		changes++
 	}

@@ -10,20 +10,20 @@
  *                 what the longest RTT is. So is every loss where no RTT is above base, as behind some policers
  *   no queue      at a loss: d is at most d_m / 10, and the newest RTT above base by at most a quarter of what the longest
  *                 is
+ *   random        how sure it is that the path loses packets at random, 0 to 3
  *   per loss event of a subflow that is not one CUBIC with others (whole.h)
- *                 15/16 of the window stays at least where d <= d_m / 10, and random is one more, at most 3. Where d is
- *                 longer and random above 0, random is one less, and what stays goes down to CUBIC's 717/1024 at
- *                 0.8 d_m; where random is 0, what the rule says: an AQM drops nothing while the queue is short, so all
- *                 losses with a longer d may be an AQM's. Where the rule leaves more, that holds. Of a full queue what
- *                 the rule says, and d becomes d_m. From the connection's begin or a full queue until a loss of another
- *                 kind, a round after one with d = d_m takes three RTTs: so long does one overflow take to show all of
- *                 its losses
+ *                 15/16 of the window stays at least where d <= d_m / 10, and random is one more. Where d is longer and
+ *                 random above 0, random is one less, and what stays goes down to CUBIC's 717/1024 at 0.8 d_m. Where
+ *                 random is 0, such a loss costs what the rule says: it may be an AQM's, which drops nothing while the
+ *                 queue is short. Where the rule leaves more, that holds. Of a full queue what the rule says, and d
+ *                 becomes d_m. From the connection's begin or a full queue until a loss of another kind, a round after
+ *                 one with d = d_m takes three RTTs: so long does one overflow take to show all of its losses
  *   where d_m is jitter, per loss event of a subflow that is not coupled
  *                 trials tell random losses from those of a policer or of a queue too short to show, which drop nothing
  *                 from a window that is well below what was too much. In a trial a loss costs what the rule says. If the
  *                 next loss comes below 7/8 of the window before the trial, and the path delivers 2/3 of the present one in
  *                 an RTT, and after at most 2^(5/4) times the packets that usually come after a loss that left the window,
- *                 random is one more, at most 3, else half. A loss begins a trial by a chance of 1 in 2^random, else the
+ *                 random is one more, else half. A loss begins a trial by a chance of 1 in 2^random, else the
  *                 window stays
  *   growth of a subflow that is not coupled
  *                 from a loss that is not one of a full queue until one that is, while random is above 0, at least alpha / w
@@ -84,7 +84,7 @@ TUNABLE_PAPER(
 /* An eighth of what d_m is above d goes at each loss in a queue, and a 32nd of what the longest RTT is above the newest. */
 #define QUEUE_DOUBT_SHIFT 3
 #define QUEUE_PEAK_SHIFT 5
-/* From where on random losses are sure, and what random is at most. */
+/* From where on random losses are sure enough to grow beyond the last one; and what random is at most. */
 #define RANDOM_SURE 2
 #define RANDOM_MOST 3
 /* In quarters of a bit: how much later than usual a random loss comes after a cut, at most; and the longest gap. */
