@@ -117,6 +117,11 @@ static __u32 gap_noted(__u32 came)
 	return flow->gap ? (3 * flow->gap + came + 2) / 4 : came;
 }
 
+static __u32 one_surer(__u32 random)
+{
+	return random < 3 ? random + 1 : 3;
+}
+
 /* How sure losses are random after one on a path without a known queue. */
 static __u32 random_after(double w, __u32 came)
 {
@@ -127,7 +132,7 @@ static __u32 random_after(double w, __u32 came)
 		return random;
 	if (w < flow->last_max * 7 / 8. && path_delivers(67, w) &&
 	    (!flow->gap || came <= flow->gap + 5))
-		return random < 3 ? random + 1 : 3;
+		return one_surer(random);
 	return random / 2;
 }
 
@@ -195,7 +200,7 @@ static void check_response(struct input *in)
 	if (!congestion && known) {
 		want = part_left(d, longest, random) * w;
 		if (is_short(d, longest))
-			random = random < 3 ? random + 1 : 3;
+			random = one_surer(random);
 		else if (random)
 			random--;
 	} else if (!congestion && !coupled) {
@@ -326,7 +331,7 @@ static __u32 left_of_1000(__u32 rtt_us)
 
 /*
  * A path of 40 ms whose queue drains once a round. Losses behind the full queue and up to three RTTs later are of
- * congestion; later ones beside no queue are random, and after one of those the next beside half the queue is.
+ * congestion; later losses are random, also of packets that meet half the queue.
  */
 static void check_overflow(void)
 {
@@ -349,8 +354,9 @@ static void check_overflow(void)
 }
 
 /*
- * A path of 40 ms with an AQM, which drops packets while its queue is at 10 ms. Those losses are congestion until one comes
- * beside no queue, and again after some more.
+ * A path of 40 ms whose AQM drops packets while the queue is at 10 ms. A loss at 10 ms is congestion, as long as no loss has
+ * come beside an empty queue. After a loss beside an empty queue, the first loss at 10 ms may be random, the second is
+ * congestion.
  */
 static void check_aqm(void)
 {
@@ -360,17 +366,19 @@ static void check_aqm(void)
 	tp->rtt_min.s[0].v = 40000;
 	ack_for(5, 64000);
 	ack_for(5, 50000);
-	require(left_of_1000(50000) == 700 && queue()->lossy, "a loss at the AQM's queue");
-	require(!step_by_queue(flow_of(tp), tp), "growth goes by the queue after a loss at it");
+	require(left_of_1000(50000) == 700 && queue()->lossy, "a loss at the AQM's 10 ms");
+	require(!step_by_queue(flow_of(tp), tp),
+		"growth goes by the queue after a loss at the AQM's 10 ms");
 	ack_for(2, 40000);
 	require(left_of_1000(40000) == 937, "a loss beside no queue");
 	require(step_by_queue(flow_of(tp), tp),
 		"growth does not go by the queue after a random loss");
 	ack_for(2, 50000);
 	left = left_of_1000(50000);
-	require(left > 700 && left < 937, "%u after a loss at a queue, after a random one", left);
+	require(left > 700 && left < 937, "%u after a loss at 10 ms that follows a random loss",
+		left);
 	ack_for(2, 50000);
-	require(left_of_1000(50000) == 700, "two losses at the queue after a random one");
+	require(left_of_1000(50000) == 700, "the second loss at 10 ms after a random loss");
 }
 
 int LLVMFuzzerInitialize(int *argc, char ***argv)

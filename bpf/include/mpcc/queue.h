@@ -13,18 +13,18 @@
  *   random        how sure it is that the path loses packets at random, 0 to 3
  *   per loss event of a subflow that is not one CUBIC with others (whole.h)
  *                 15/16 of the window stays at least where d <= d_m / 10, and random is one more. Where d is longer and
- *                 random above 0, random is one less, and what stays goes down to CUBIC's 717/1024 at 0.8 d_m. Where
- *                 random is 0, such a loss costs what the rule says: it may be an AQM's, which drops nothing while the
- *                 queue is short. Where the rule leaves more, that holds. Of a full queue what the rule says, and d
- *                 becomes d_m. From the connection's begin or a full queue until a loss of another kind, a round after
- *                 one with d = d_m takes three RTTs: so long does one overflow take to show all of its losses
+ *                 random above 0, random is one less, and what stays goes down to CUBIC's 717/1024 at 0.8 d_m. Where d is
+ *                 longer and random is 0, the rule alone says what stays: an AQM, which drops nothing while the queue is
+ *                 short, may have dropped the packet. Where the rule leaves more, the rule holds. Of a full queue what
+ *                 the rule says, and d becomes d_m. At the connection's begin and after a loss of a full queue, until a
+ *                 loss of another kind, the round that follows a round with d = d_m takes three RTTs: an overflow of the
+ *                 queue takes as long to show all of its losses
  *   where d_m is jitter, per loss event of a subflow that is not coupled
  *                 trials tell random losses from those of a policer or of a queue too short to show, which drop nothing
  *                 from a window that is well below what was too much. In a trial a loss costs what the rule says. If the
  *                 next loss comes below 7/8 of the window before the trial, and the path delivers 2/3 of the present one in
  *                 an RTT, and after at most 2^(5/4) times the packets that usually come after a loss that left the window,
- *                 random is one more, else half. A loss begins a trial by a chance of 1 in 2^random, else the
- *                 window stays
+ *                 random is one more, else half. A loss begins a trial by a chance of 1 in 2^random, else the window stays
  *   growth of a subflow that is not coupled
  *                 from a loss that is not one of a full queue until one that is, while random is above 0, at least alpha / w
  *                 per acknowledged segment; alpha is 10 packets where d <= d_m / 100, and k_1 / (k_2 + d) above, 0.3 at
@@ -276,6 +276,13 @@ static __always_inline bool comes_as_ever(const struct mpcc_flow *flow, __u32 ga
 	return !flow->gap || gap <= flow->gap + GAP_LATER;
 }
 
+/* Counts a loss that speaks for random losses. */
+static __always_inline void count_random(struct mpcc_flow *flow)
+{
+	if (flow->random < RANDOM_MOST)
+		flow->random++;
+}
+
 /* Counts a trial that a loss has ended; where the last loss left the window, notes how many packets ago that was. */
 static __always_inline void end_trial(struct mpcc_flow *flow, const struct tcp_sock *tp)
 {
@@ -289,8 +296,8 @@ static __always_inline void end_trial(struct mpcc_flow *flow, const struct tcp_s
 	flow->trial = 0;
 	if (!is_regaining(flow, tp) || !delivers(tp, RANDOM_DELIVERS) || !comes_as_ever(flow, gap))
 		flow->random /= 2;
-	else if (flow->random < RANDOM_MOST)
-		flow->random++;
+	else
+		count_random(flow);
 }
 
 /* What a loss leaves of the present window at least where no queue is known; 0 = what the rule does. */
@@ -331,8 +338,7 @@ static __always_inline __u32 left_by_queue(struct mpcc_flow *flow, const struct 
 	if (congestion || !known)
 		return 0;
 	if (is_queue_short(q, tp)) {
-		if (flow->random < RANDOM_MOST)
-			flow->random++;
+		count_random(flow);
 	} else {
 		if (!flow->random)
 			return 0;

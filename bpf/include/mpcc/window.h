@@ -222,8 +222,7 @@ static __always_inline void apply_steps(struct tcp_sock *tp, struct mpcc_flow *f
 /*
  * A decision on CUBIC's course that reads no siblings stands for MPCC_CUBIC_US where the window has moved since: a decision
  * at the first of many ACKs that come together would else hold for all of them, and carry the window past the course. Where
- * the window has not moved, a decision stands for half an RTT, and like the kernel's no longer than
- * MPCC_CUBIC_MOST_US.
+ * the window has not moved, a decision stands for half an RTT, and like the kernel's no longer than MPCC_CUBIC_MOST_US.
  */
 #define MPCC_CUBIC_US 1024
 #define MPCC_CUBIC_MOST_US 31250
