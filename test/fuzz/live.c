@@ -183,8 +183,10 @@ static void check_move(__u32 i, struct tcp_sock *before, __u32 segments, __u32 l
 	double shrunk = left * (flow->uncoupled ? 0 : down) + 1;
 	__u32 least = sets ? 2 : flow->decided ? flow->floor : 1;
 	__u32 from = window_of(before) > before->snd_cwnd ? window_of(before) : before->snd_cwnd;
-	/* Whether the threshold may be what CUBIC leaves of the window. */
-	bool left_enough = tp->snd_ssthresh + 1 >= before->snd_cwnd * 717ULL / 1024;
+	/* What CUBIC leaves of the window, which slow start may have raised first. */
+	__u64 least_left = before->snd_cwnd * 717ULL / 1024;
+	__u64 most_left = ((__u64)before->snd_cwnd + segments - left) * 717 / 1024;
+	bool left_enough = tp->snd_ssthresh + 1 >= least_left;
 
 	/*
 	 * A sibling's loss costs the window what CUBIC takes, before it grows again. Where the window was cut for that event
@@ -192,7 +194,8 @@ static void check_move(__u32 i, struct tcp_sock *before, __u32 segments, __u32 l
 	 */
 	if (flow->answered > flow_of(before)->answered &&
 	    (tp->snd_ssthresh != before->snd_ssthresh ||
-	     (tp->snd_cwnd < before->snd_cwnd && left_enough))) {
+	     (tp->snd_cwnd < before->snd_cwnd && left_enough &&
+	      tp->snd_ssthresh <= most_left + 1))) {
 		require(left_enough && tp->snd_cwnd + shrunk >= tp->snd_ssthresh &&
 				tp->snd_cwnd <= (__u64)tp->snd_ssthresh + left / 2 + 1,
 			"subflow %u: cwnd %u from %u, ssthresh %u, %u segments", i, tp->snd_cwnd,
