@@ -18,14 +18,12 @@ const (
 	measuredRTTs  = 10
 	// How long a verdict stands after the connection last sent.
 	verdictLasts = 10 * time.Second
-	// The time after which a packet, a loss or a received byte counts half.
+	// The time after which a sent or received byte counts half.
 	halfLife = 10 * time.Second
 	// A connection that has lately received this many bytes, and more than it has sent, is a download.
 	downloadBytes = 64 << 10
 	// How many of the connections that have ended are remembered, to expect the size of others.
 	remembered = 100
-	// The loss that is assumed at the least: none may have been seen yet.
-	leastLoss = 1e-6
 )
 
 // tariff is what sending on an interface costs.
@@ -86,9 +84,9 @@ type decider struct {
 }
 
 type connection struct {
-	flows   map[uint64]*flow // by the subflow's identity
-	judged  time.Time        // the last time
-	pause   time.Duration    // until the next time: a round trip of the slowest subflow
+	flows   map[uint64]counted // by the subflow's identity
+	judged  time.Time          // the last time
+	pause   time.Duration      // until the next time: a round trip of the slowest subflow
 	verdict *Verdict
 	active  time.Time // when it was last seen to send, or to be a download
 	sent    uint64    // bytes, by all subflows that it has had
@@ -114,7 +112,7 @@ func (d *decider) judge(now time.Time, all []seen, tariffs map[uint32]tariff) []
 	for token, subflows := range byToken {
 		c := d.connections[token]
 		if c == nil {
-			c = &connection{flows: map[uint64]*flow{}}
+			c = &connection{flows: map[uint64]counted{}}
 			d.connections[token] = c
 		}
 		if now.Sub(c.judged) >= c.pause {
@@ -199,7 +197,7 @@ func (c *connection) judge(d *decider, now time.Time, subflows []seen, tariffs m
 	c.active, c.verdict = now, verdict
 	verdict.Size = d.size(c.sent)
 	o := Objective{d.objective.Lambda, float64(verdict.Size) * 8 / 1e6}
-	verdict.choose(o, choosable, c.paths(choosable, tariffs))
+	verdict.choose(o, choosable, measured(choosable, tariffs))
 }
 
 // observe updates what is remembered of the subflows, and returns how many bytes they have sent and received since
@@ -207,16 +205,11 @@ func (c *connection) judge(d *decider, now time.Time, subflows []seen, tariffs m
 func (c *connection) observe(now time.Time, subflows []seen) (sent, received uint64) {
 	fade, first := faded(now.Sub(c.judged)), c.judged.IsZero()
 	c.judged, c.pause = now, 0
-	flows := map[uint64]*flow{}
+	flows := map[uint64]counted{}
 	for _, s := range subflows {
-		f := c.flows[s.ID]
-		if f == nil {
-			f = &flow{at: now}
-		}
-		sent += s.BytesSent - f.sent
-		received += s.BytesReceived - f.received
-		f.update(now, s.Subflow)
-		flows[s.ID] = f
+		sent += s.BytesSent - c.flows[s.ID].sent
+		received += s.BytesReceived - c.flows[s.ID].received
+		flows[s.ID] = counted{s.BytesSent, s.BytesReceived}
 		c.pause = max(c.pause, time.Duration(s.SRTT))
 	}
 	c.flows = flows
@@ -266,41 +259,20 @@ func member(s seen, p Path, in bool) Member {
 	return m
 }
 
-// paths returns the rate that each subflow may be expected to carry: its delivery rate or its window per RTT,
-// whichever is larger, but no more than it would have in LIA's equilibrium with its loss and RTT.
-func (c *connection) paths(subflows []seen, tariffs map[uint32]tariff) []Path {
-	var links []link
+// measured returns the paths of subflows, with the rate that each may be expected to carry: its delivery rate or its
+// window per RTT, whichever is larger.
+func measured(subflows []seen, tariffs map[uint32]tariff) (all []Path) {
 	for _, s := range subflows {
-		links = append(links, link{loss: c.flows[s.ID].loss, rtt: time.Duration(s.SRTT).Seconds()})
+		t := tariffs[s.Ifindex]
+		window := float64(s.Cwnd) * float64(s.MSS) / time.Duration(s.SRTT).Seconds() // bytes/s
+		rate := max(float64(s.DeliveryRate), window) * 8 / 1e6
+		all = append(all, Path{Rate: rate, Slope: t.slope, Base: t.base})
 	}
-	var paths []Path
-	for i, packets := range equilibrium(links) {
-		s, t := subflows[i], tariffs[subflows[i].Ifindex]
-		packet := float64(s.MSS) * 8 / 1e6 // Mbit
-		measured := max(float64(s.DeliveryRate)*8/1e6, float64(s.Cwnd)*packet/links[i].rtt)
-		paths = append(paths, Path{Rate: min(packets*packet, measured), Slope: t.slope, Base: t.base})
-	}
-	return paths
+	return all
 }
 
-// flow is what is remembered of a subflow.
-type flow struct {
-	sent, received  uint64
-	lost            uint32
-	at              time.Time
-	packets, losses float64 // sent and lost; older ones count less
-	loss            float64 // p: loss events for each packet
-}
-
-func (f *flow) update(now time.Time, s telemetry.Subflow) {
-	fade := faded(now.Sub(f.at))
-	f.packets = f.packets*fade + float64(s.BytesSent-f.sent)/max(1, float64(s.MSS))
-	f.losses = f.losses*fade + float64(s.Losses-f.lost)
-	if f.packets >= 1 || f.loss == 0 {
-		f.loss = min(1, max(leastLoss, f.losses/max(1, f.packets)))
-	}
-	f.at, f.sent, f.received, f.lost = now, s.BytesSent, s.BytesReceived, s.Losses
-}
+// counted are the bytes of a subflow that are counted already.
+type counted struct{ sent, received uint64 }
 
 // wish is what the verdicts want of a lever: to set the flag or not.
 type wish struct {

@@ -231,42 +231,19 @@ func TestLearnedSize(t *testing.T) {
 	}
 }
 
-// Losses bound the rate, and fade.
-func TestLoss(t *testing.T) {
-	var f flow
-	now := time.Unix(1, 0)
-	s := telemetry.Subflow{MSS: 1000, BytesSent: 1e6, Losses: 10}
-	f.at = now
-	f.update(now, s)
-	if !near(f.loss, 0.01) {
-		t.Errorf("10 in 1000 packets are p = %g", f.loss)
-	}
-	s.BytesSent += 500e3 // half of what there was, which now counts half
-	f.update(now.Add(halfLife), s)
-	if !near(f.loss, 0.005) {
-		t.Errorf("after as many without loss p = %g", f.loss)
-	}
-	f.update(now.Add(1000*halfLife), s)
-	if !near(f.loss, 0.005) {
-		t.Errorf("after a long silence p = %g", f.loss)
-	}
-	var clean flow
-	clean.update(now, telemetry.Subflow{MSS: 1000, BytesSent: 1e9})
-	if clean.loss != leastLoss {
-		t.Errorf("without a loss p = %g", clean.loss)
-	}
-
-	// Two alike at 10 % of loss: each gets half of sqrt(2/0.1)/0.05 s · 1460 bytes, however fast it is.
-	b := newBench(Objective{0.001, 1})
-	for range 2 {
-		f := b.add(7, 1, 1000)
-		f.Losses = uint32((f.BytesSent + 1e6) / 1460 / 10) // pass adds the 1e6
-	}
-	b.pass(time.Second)
+// A subflow may be expected to carry what it delivers, or its window each RTT where it has little to send, and no
+// less because of a loss: the cheap path stays in use beside a dear one that has lost nothing.
+func TestRates(t *testing.T) {
+	b := newBench(Objective{0.001, 1e6})
+	cheap, dear := b.add(7, 1, 6), b.add(7, 2, 0.1)
+	cheap.Losses = 50
+	dear.Cwnd, dear.SRTT = 100, telemetry.Micros(100*time.Millisecond)
+	b.want(t, "a large transfer", time.Second, 2)
 	v := b.decider.connections[7].verdict
-	for _, m := range v.Subflows {
-		if want := 0.522345; m.Rate/want < 0.99 || m.Rate/want > 1.01 {
-			t.Errorf("%g Mbit/s expected, want %g", m.Rate, want)
+	// 100 packets of 1460 bytes in 0.1 s are 11.68 Mbit/s.
+	for i, want := range []float64{6, 11.68} {
+		if got := v.Subflows[i].Rate; !near(got, want) {
+			t.Errorf("%s: %g Mbit/s expected, want %g", v.Subflows[i].Interface, got, want)
 		}
 	}
 }

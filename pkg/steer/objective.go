@@ -10,7 +10,9 @@ import (
 
 // The objective of ES-MPTCP (Electronics 2022, 11(3), 490): O = ΣX − λE, where a set of paths moves a
 // transfer of N Mbit at the rates X in T = N/ΣX seconds and takes E = T·Σ(bX + θ) mJ for it. λ weighs
-// mJ against Mbit/s; the paper gives it no unit.
+// mJ against Mbit/s; the paper gives it no unit. It takes for X what LIA settles at, equation (7): a path that
+// loses little beside one that has lost nothing yet has next to nothing then, and its energy for a Mbit, θ/X, is
+// without bound. mpcc's controls couple subflows only behind one bottleneck, so here X is measured.
 
 // Path is what an Objective has to know of a subflow.
 type Path struct {
@@ -77,25 +79,4 @@ const hysteresis = 0.05
 // worthwhile reports whether O grows enough.
 func worthwhile(now, then float64) bool {
 	return then-now > hysteresis*math.Abs(now) || math.IsInf(now, -1)
-}
-
-// link is what the paper's equation (7) has to know of a subflow.
-type link struct {
-	loss float64 // p, loss events for each packet; above 0
-	rtt  float64 // s; above 0
-}
-
-// equilibrium returns the rates, in packets per second, that LIA settles at: equation (7). Together they are
-// that of one TCP connection on the best of the links.
-func equilibrium(links []link) []float64 {
-	best, sum := 0., 0.
-	for _, l := range links {
-		best = max(best, math.Sqrt(2/l.loss)/l.rtt)
-		sum += 1 / (l.rtt * l.loss)
-	}
-	rates := make([]float64, len(links))
-	for i, l := range links {
-		rates[i] = best / sum / (l.loss * l.rtt)
-	}
-	return rates
 }
