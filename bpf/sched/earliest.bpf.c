@@ -53,7 +53,7 @@
  * trip of the fastest subflow after the last progress, for the decision whether h's data is sent again. Each packet that h
  * delivers is progress, and starts the timer anew. So the timer takes half of the time between two such packets, if that is
  * less, no repetition is on its way, and all that is written fits into two windows of the fastest subflow, or a subflow has
- * become slow. The expiry counts as no timeout (sched_patience.h).
+ * become slow. The expiry counts as no timeout (sched_patience.h); that of a timer which the kernel set does, at once.
  *
  * Kernels with a scheduler type of their own have no function that tells who holds a byte: there nothing is sent again
  * before a timeout.
@@ -84,6 +84,7 @@ struct earliest_memory {
 	__u32 last; /* the subflow that had data last, as subflow_id */
 	__u32 slow; /* the subflow whose data was sent again last, as subflow_id */
 	__u64 repeated_to; /* data sequence number up to which that was */
+	__u8 timed; /* the timer may have been set to look; else it is the kernel's */
 	struct sched_progress progress;
 };
 
@@ -594,7 +595,7 @@ static __always_inline void earliest_read_connection(struct sched_own *own,
 	own->demand.piece = sched_piece(msk);
 	own->demand.repeating = (__s64)(msk->snd_nxt - sched_next_seq(msk)) > 0;
 	own->demand.repeated = (__s64)(m->repeated_to - msk->snd_una) > 0;
-	own->demand.early = is_early(&m->progress, s, msk);
+	own->demand.early = is_early(&m->progress, s, msk) && m->timed;
 	waited_us = s->demand.now_us - m->progress.progress_us;
 	own->demand.waited_us = waited_us < 0xffffffff ? waited_us : 0xffffffff;
 	end_counts(s, own);
@@ -637,8 +638,10 @@ static __always_inline void earliest_show_subflow(struct mpcc_sched_subflow *sho
 /* A tick has 1 to 10 ms. Taken for 10 ms, the timer goes off early at worst, finds nothing to do, and is set anew. */
 static __always_inline void set_timer(struct sched_own *own, struct mptcp_sock *msk)
 {
-	if (own->outcome.look_us)
-		sched_set_timeout(msk, 1 + own->outcome.look_us / 10000);
+	if (!own->outcome.look_us)
+		return;
+	sched_set_timeout(msk, 1 + own->outcome.look_us / 10000);
+	own->memory.timed = 1;
 }
 
 static __always_inline int earliest_after_send(struct sched_own *own, const struct mpcc_scene *s,
@@ -672,6 +675,7 @@ static __always_inline int earliest_after_retrans(struct sched_own *own, const s
 	if (s->outcome.repeats)
 		repeat(own, s, msk);
 	sched_set_timeout(msk, own->timeout);
+	own->memory.timed = 0;
 	set_timer(own, msk);
 	return end_timeout(&own->memory.progress, s, own->demand.early, scheduled);
 }

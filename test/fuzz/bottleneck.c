@@ -520,8 +520,10 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
 		judge(k, i);
 		judge(i, i);
 		require(compare_delays(&records[i], &records[i], 0) >= 0, "subflow %d", i);
+		/* A lag midway between two periods is rounded up, and is a longer one for one of the two. */
 		require(compare_delays(&records[i], &records[k], lag) ==
-				compare_delays(&records[k], &records[i], -lag),
+					compare_delays(&records[k], &records[i], -lag) ||
+				(lag & 7) == 4,
 			"subflows %d, %d, lag %d", i, k, lag);
 		check_sums(i, k, lag);
 	}

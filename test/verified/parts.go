@@ -257,6 +257,34 @@ var SoakKernels = []string{"rt", "debug"}
 // fuzzer finds Go's fuzz targets.
 var fuzzer = regexp.MustCompile(`(?m)^func (Fuzz\w+)\(`)
 
+// ofAlgorithms are the harnesses in test/fuzz that are compiled for one algorithm each.
+var ofAlgorithms = []string{"eval", "live", "sched", "whole"}
+
+// reckoned finds the algorithms that the Makefile compiles whole.c for.
+var reckoned = regexp.MustCompile(`\(addprefix whole-,([a-z ]+)\)`)
+
+// included finds the sources that a harness includes.
+var included = regexp.MustCompile(`(?m)^#include (?:"(\S+\.c)"|SOURCE\(cc, )`)
+
+// harness returns the sources of a harness in test/fuzz, but for headers.
+func harness(root, file string) (patterns []string, err error) {
+	text, err := os.ReadFile(filepath.Join(root, "test", "fuzz", file))
+	patterns = []string{"test/fuzz/" + file}
+	for _, found := range included.FindAllSubmatch(text, -1) {
+		name := string(found[1])
+		switch {
+		case name == "": // which one, the compiler is told
+			patterns = append(patterns, "bpf/cc/*.c")
+		case strings.Contains(name, "/"):
+			patterns = append(patterns, "bpf/"+name)
+		default:
+			more, missing := harness(root, name)
+			patterns, err = append(patterns, more...), errors.Join(err, missing)
+		}
+	}
+	return patterns, err
+}
+
 // fuzzCells are the targets of make fuzz.
 func fuzzCells(root string) (cells []Cell, err error) {
 	add := func(target string, patterns ...string) {
@@ -266,12 +294,27 @@ func fuzzCells(root string) (cells []Cell, err error) {
 			cells = append(cells, c)
 		}
 	}
-	const headers = "bpf/include/mpcc/*.h"
+	addHarness := func(target string, patterns ...string) {
+		add(target, append(patterns, "bpf/include/mpcc/*.h", "test/fuzz/*.h")...)
+	}
+	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
+	if err != nil {
+		return nil, err
+	}
+	whole := reckoned.FindSubmatch(makefile)
+	if whole == nil {
+		return nil, errors.New("the Makefile does not say which algorithms test/fuzz/whole.c is for")
+	}
 	for _, e := range catalog.Entries {
 		source := "bpf/" + string(e.Kind) + "/" + e.Name + ".bpf.c"
-		add(string(e.Kind)+"-"+e.Name, source, headers, "test/fuzz/*")
-		if e.Kind == catalog.CC {
-			add("live-"+e.Name, source, headers, "test/fuzz/*")
+		if e.Kind == catalog.Sched {
+			addHarness("sched-"+e.Name, source, "test/fuzz/sched.c", "test/fuzz/sched/*.h")
+			continue
+		}
+		addHarness("cc-"+e.Name, source, "test/fuzz/eval.c")
+		addHarness("live-"+e.Name, source, "test/fuzz/live.c")
+		if slices.Contains(strings.Fields(string(whole[1])), e.Name) {
+			addHarness("whole-"+e.Name, source, "test/fuzz/whole.c")
 		}
 	}
 	others, globbed := filepath.Glob(filepath.Join(root, "test", "fuzz", "*.c"))
@@ -279,9 +322,15 @@ func fuzzCells(root string) (cells []Cell, err error) {
 		return nil, err
 	}
 	for _, file := range others {
-		if name := strings.TrimSuffix(filepath.Base(file), ".c"); !slices.Contains([]string{"eval", "live", "sched"}, name) {
-			add(name, "bpf/cc/*.c", headers, "test/fuzz/*")
+		name := strings.TrimSuffix(filepath.Base(file), ".c")
+		if slices.Contains(ofAlgorithms, name) {
+			continue
 		}
+		sources, err := harness(root, name+".c")
+		if err != nil {
+			return nil, err
+		}
+		addHarness(name, sources...)
 	}
 	err = errors.Join(err, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
