@@ -291,24 +291,31 @@ func TestOwnTimePreferExclusion(t *testing.T) {
 	between(t, "Mbit/s without rules", n.rates(t, lab.AtoB, during(time.Second))[lte], 5, 10.5)
 }
 
-// With a threshold the second rank takes nothing while the first one's queue is short: bursts of 40 kB, which the
-// first one's window of 14 kB does not take at once, but 36 ms later. A full flow's queue is longer.
+// With a threshold the second rank takes nothing while the first one's queue is short: 120 kB, of which a new
+// connection's window on the first path takes 14 kB at once, and doubles in each round trip of 20 ms. A full flow's queue
+// is longer.
 func TestOwnTimePreferQueueThreshold(t *testing.T) {
 	load(t, "sched/prefer")
-	bursts := sideBySide(t, []string{"0s", "100ms"}, func(t *testing.T, threshold string) (mbps float64) {
+	const connections = 4
+	bursts := sideBySide(t, []string{"0s", "250ms"}, func(t *testing.T, threshold string) (bytes float64) {
 		n := newPreferred(t)
 		n.prefer(t, lte, "--rank", "2", "--spill="+threshold)
-		p := n.both(t)
-		mbps = n.rates(t, lab.AtoB, func() { p.trickle(t, 80e3, 500*time.Millisecond, 4*time.Second) })[lte]
+		var p pair
+		for range connections {
+			p = n.both(t)
+			before := n.wire(t, lab.AtoB)
+			p.trickle(t, 240e3, 500*time.Millisecond, time.Millisecond)
+			bytes += n.wire(t, lab.AtoB)[lte] - before[lte]
+		}
 		p.fill()
 		time.Sleep(1500 * time.Millisecond)
 		full := n.rates(t, lab.AtoB, during(2*time.Second))
 		between(t, "a full flow, Mbit/s on rank 1", full[dsl], 8, 10.5)
 		between(t, "a full flow, Mbit/s on rank 2", full[lte], 5, 10.5)
-		return mbps
+		return bytes / connections
 	})
-	between(t, "bursts, Mbit/s on a second rank that spills at once", bursts["0s"], 0.02, 1)
-	between(t, "bursts, Mbit/s on a second rank that spills at 100 ms", bursts["100ms"], 0, 0.005)
+	between(t, "bytes of a burst on a second rank that spills at once", bursts["0s"], 10e3, 80e3)
+	between(t, "bytes of a burst on a second rank that spills at 250 ms", bursts["250ms"], 0, 1e3)
 }
 
 // A server with one interface tells its clients' paths apart by remote address or id; rules may be for some
