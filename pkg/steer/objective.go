@@ -10,9 +10,10 @@ import (
 
 // The objective of ES-MPTCP (Electronics 2022, 11(3), 490): O = ΣX − λE, where a set of paths moves a
 // transfer of N Mbit at the rates X in T = N/ΣX seconds and takes E = T·Σ(bX + θ) mJ for it. λ weighs
-// mJ against Mbit/s; the paper gives it no unit. It takes for X what LIA settles at, equation (7): a path that
-// loses little beside one that has lost nothing yet has next to nothing then, and its energy for a Mbit, θ/X, is
-// without bound. mpcc's controls couple subflows only behind one bottleneck, so here X is measured.
+// mJ against Mbit/s; the paper gives λ no unit. For X the paper takes the rates that LIA settles at, equation (7). By
+// equation (7) a path with a few losses carries next to nothing beside a path without a loss, and the energy of a Mbit
+// on the lossy path, b + θ/X, grows without bound. mpcc's controls couple subflows only behind one bottleneck, so X is
+// measured here.
 
 // Path is what an Objective has to know of a subflow.
 type Path struct {
