@@ -248,7 +248,7 @@ var Entries = []Entry{
 		Source:         "ES-MPTCP, Electronics 2022, 11(3), 490, equations (5)-(7), Algorithm 1",
 		Rule:           "the k cheapest by b_r + theta_r/X_r, k maximising sum X_i - lambda T sum(b_i X_i + theta_i); inside, lowest RTT first",
 		Priced:         true,
-		Reconstruction: "lambda, rates capped by measurement, hysteresis, the size of transfers that are not known, trials of subflows outside the set",
+		Reconstruction: "lambda, measured rates, hysteresis, the size of transfers that are not known, trials of subflows outside the set",
 		State:          "the set, losses",
 		Good:           "trading rate for energy by the size of a transfer",
 		Bad:            "interfaces without profiles: they cost nothing, and all are used",

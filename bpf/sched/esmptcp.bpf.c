@@ -3,22 +3,30 @@
  * ES-MPTCP, energy saving (Electronics 2022, 11(3), 490, equations (5)-(7) and Algorithm 1): the set of
  * subflows that gains most rate for its energy.
  *
- *   x_r    (1 / (p_r rtt_r)) max_k(sqrt(2 / p_k) / rtt_k) / sum_k 1 / (rtt_k p_k), equation (7)
- *   X_r    min(x_r, max(the rate delivered, w MSS / rtt)), in Mbit/s
+ *   X_r    the rate delivered, or w MSS / rtt if that is more, in Mbit/s
  *   b'_r   b_r + theta_r / X_r, mJ per Mbit; the subflows are sorted by it, cheapest first
  *   O_k    sum X_i - lambda E_k over the first k,  E_k = T sum(b_i X_i + theta_i),  T = N / sum X_i
  *   k*     the k with the largest O_k; the first k* subflows may be used, the lowest RTT first
  *
- * p is the part of the bytes that was sent again lately, at least 1e-6. b and theta are the profile of
- * the interface (`mpcc energy set`), b its uplink slope, since this is the sender; an interface without
- * a profile costs nothing. N is what the connection has queued. While the application keeps its buffer
- * more than half full, N is not known, and taken as size_kib if that is more.
+ * b and theta are the profile of the interface (`mpcc energy set`), b its uplink slope, since this is the
+ * sender; an interface without a profile costs nothing. N is what the connection has queued. While the
+ * application keeps its buffer more than half full, N is not known, and taken as size_kib if that is more.
  *
  * Deviations. The paper's O_k subtracts mJ from Mbit/s as they are, which leaves one subflow for every
- * file of its experiments: lambda weighs them, 0.001 per mJ (joules) by default. Equation (7) divides by
- * p = 0 and knows no capacity: hence the floor and the cap. The paper chooses anew every RTT: so does
- * this, at most once per RTT of the slowest subflow, and another k must be better by 5 %. A subflow
- * that joins or dies has the set chosen at once. The printed Algorithm 1 is an image that could not be read.
+ * file of its experiments: lambda weighs them, 0.001 per mJ (joules) by default. The paper chooses anew
+ * every RTT: so does this, at most once per RTT of the slowest subflow, and another k must be better by
+ * 5 %. A subflow that joins or dies has the set chosen at once. The printed Algorithm 1 is an image that
+ * could not be read.
+ *
+ * The paper takes the rates from losses, by equation (7), LIA's equilibrium:
+ *
+ *   x_r    (1 / (p_r rtt_r)) max_k(sqrt(2 / p_k) / rtt_k) / sum_k 1 / (rtt_k p_k)
+ *
+ * By equation (7) a subflow that has lost a packet carries next to nothing beside one that has not: theta / x
+ * is without bound then, and the cheap subflow counts as the dear one. Under LIA it would be so at a queue
+ * that both share. Elsewhere a subflow carries what was measured, and that is X by default. rates=formula
+ * takes x_r, as the paper does, but no more than was measured, since equation (7) knows no capacity. p is the
+ * part of the bytes that was sent again lately, at least 1e-6, since equation (7) divides by p.
  *
  * The rate delivered alone says too little: of a subflow that had little to send it is what it had to send. And of
  * a subflow outside the set rate, RTT and loss are as old as its last packet: a path that has become better would
@@ -32,6 +40,12 @@
 
 TUNABLE(lambda_ppm, 1000, "0..4000000 millionths; what a mJ weighs against 1 Mbit/s");
 TUNABLE(size_kib, 1024, "0..4194304 KiB; size of a transfer whose end is not known");
+
+enum { RATES_MEASURED, RATES_FORMULA };
+TUNABLE_PAPER(
+	rates, RATES_MEASURED, "formula",
+	"measured|formula; a subflow's rate: as measured, or by equation (7) if that is less");
+
 TUNABLE_PAPER(probe_s, 60, "0",
 	      "0..3600 s; time between two trials of a subflow outside the set, 0 = none");
 
@@ -147,15 +161,15 @@ MPCC_GLOBAL int measure_rate(struct mpcc_scene *s nonnull, struct sched_own *own
 {
 	struct mpcc_num delivered = num_div(num_of(quality_at(own, i)->rate), num_of(125000));
 
-	estimate_at(own, i)->rate = num_max(delivered, window_rate(lane_at(s, i)));
+	if (verdict_at(s, i)->alive)
+		estimate_at(own, i)->rate = num_max(delivered, window_rate(lane_at(s, i)));
 	return 0;
 }
 
-/* X_r and b'_r */
-MPCC_GLOBAL int expect_rate(struct mpcc_scene *s nonnull, struct sched_own *own nonnull,
-			    const struct rate_sum *sum nonnull, __u32 i)
+/* x_r of equation (7), in Mbit/s, if it is less than what was measured. */
+MPCC_GLOBAL int bound_rate(struct mpcc_scene *s nonnull, struct sched_own *own nonnull,
+			   const struct rate_sum *sum nonnull, __u32 i)
 {
-	const struct esmptcp_lane *q = quality_at(own, i);
 	struct esmptcp_verdict *e = estimate_at(own, i);
 	struct mpcc_num rate;
 
@@ -163,9 +177,20 @@ MPCC_GLOBAL int expect_rate(struct mpcc_scene *s nonnull, struct sched_own *own 
 		return 0;
 	rate = num_mul(num_mul(num_div(*element_of(sum->weight, i), sum->weights), sum->best),
 		       num_of((__u64)lane_at(s, i)->mss << 6));
-	measure_rate(s, own, i);
 	e->rate = num_min(rate, e->rate);
-	e->cost = cost_of(&q->profile, e->rate);
+	return 0;
+}
+
+/* X_r of all. */
+MPCC_GLOBAL int expect_rates(struct mpcc_scene *s nonnull, struct sched_own *own nonnull)
+{
+	struct rate_sum sum = {};
+
+	for_each_lane(i, s) measure_rate(s, own, i);
+	if (rates != RATES_FORMULA)
+		return 0;
+	for_each_lane(i, s) add_rate(&sum, s, own, i);
+	for_each_lane(i, s) bound_rate(s, own, &sum, i);
 	return 0;
 }
 
@@ -196,14 +221,16 @@ static __always_inline bool make_way(struct set_sum *set, struct sched_own *own,
 	return true;
 }
 
-/* Sorts a subflow into the order. */
+/* Finds b'_r, and sorts the subflow into the order by it. */
 MPCC_GLOBAL int sort_in(struct set_sum *set nonnull, struct mpcc_scene *s nonnull,
 			struct sched_own *own nonnull, __u32 i)
 {
+	struct esmptcp_verdict *e = estimate_at(own, i);
 	__u32 place;
 
 	if (!verdict_at(s, i)->alive)
 		return 0;
+	e->cost = cost_of(&quality_at(own, i)->profile, e->rate);
 	place = set->count++;
 	for (__u32 steps = 0; steps < MPCC_MAX_LANES && make_way(set, own, i, place); steps++)
 		place--;
@@ -322,15 +349,13 @@ MPCC_GLOBAL __u32 allow_lane(struct sched_own *own nonnull, __u32 i)
 MPCC_GLOBAL int choose_set(struct mpcc_scene *s nonnull, struct sched_own *own nonnull)
 {
 	struct esmptcp_memory *m = &own->memory;
-	struct rate_sum rates = {};
 	struct set_sum set = {};
 	__u32 changed = 0;
 
 	__builtin_memset(own->verdicts, 0, sizeof(own->verdicts));
 	m->size = size_of_transfer(&s->demand, own->demand.more);
 	set.size = num_div(num_of(m->size), num_of(125000));
-	for_each_lane(i, s) add_rate(&rates, s, own, i);
-	for_each_lane(i, s) expect_rate(s, own, &rates, i);
+	expect_rates(s, own);
 	for_each_lane(i, s) sort_in(&set, s, own, i);
 	for (__u32 k = 1; k <= MPCC_MAX_LANES && k <= set.count; k++)
 		add_to_set(&set, own, k);

@@ -8,12 +8,12 @@ import (
 )
 
 // The k cheapest by b' = b + theta/X, k maximising O_k = sum X - lambda T sum(b X + theta), T = N / sum X; of
-// these the lowest RTT. X is equation (7), at most the rate delivered or w MSS / rtt, whichever is larger. The set is
-// chosen anew once per longest RTT, where another k must be better by 5 %, and when other subflows are alive, where the
-// old k does not count. One outside the set gets new data first for a second, and 128 KiB, every probe_s seconds.
+// these the lowest RTT. X is the rate delivered or w MSS / rtt, whichever is larger; with rates=formula equation (7), if
+// that is less. The set is chosen anew once per longest RTT, where another k must be better by 5 %, and when other
+// subflows are alive, where the old k does not count. One outside the set gets new data first for a second, and 128 KiB, every probe_s seconds.
 func init() {
 	register("esmptcp", Scheduler{
-		Sets: []Tunables{{"lambda_ppm": "1000000"}, {"lambda_ppm": "0"}, {"size_kib": "20000"}, {"probe_s": "60"}},
+		Sets: []Tunables{{"lambda_ppm": "1000000"}, {"lambda_ppm": "0"}, {"size_kib": "20000"}, {"probe_s": "60"}, {"rates": "measured"}},
 		Rule: func(d *decision) {
 			var alive, longest float64
 			for i, s := range d.Subflows {
@@ -59,10 +59,14 @@ func (d *decision) choose() {
 			order = append(order, i)
 		}
 	}
-	for j, x := range d.rates(order) {
-		s := d.Subflows[order[j]]
-		d.Rate[order[j]] = min(x, max(s.Rate*8/1e6, s.windowRate()))
-		d.Cost[order[j]] = s.cost(d.Rate[order[j]])
+	formula := d.rates(order)
+	for j, i := range order {
+		s := d.Subflows[i]
+		d.Rate[i] = max(s.Rate*8/1e6, s.windowRate())
+		if d.set["rates"] != "measured" {
+			d.Rate[i] = min(d.Rate[i], formula[j])
+		}
+		d.Cost[i] = s.cost(d.Rate[i])
 	}
 	slices.SortStableFunc(order, func(a, b int) int {
 		switch {
