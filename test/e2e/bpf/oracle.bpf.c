@@ -49,6 +49,8 @@ struct oracle_result {
 	__u32 begun_anew; /* where TCP itself had set the window */
 	__u32 left_slow_start; /* the kernel's window then; 0 = not yet */
 	__u32 ours_left_slow_start;
+	__u32 left_at; /* after so many ACKs */
+	__u32 ours_left_at;
 };
 
 struct oracle {
@@ -133,10 +135,14 @@ static __always_inline void begin_anew(struct oracle *o, const struct tcp_sock *
 static __always_inline void note_slow_start(struct oracle_result *r, const struct oracle *o,
 					    const struct tcp_sock *tp, bool loss)
 {
-	if (!r->left_slow_start && (loss || tp->snd_cwnd >= tp->snd_ssthresh))
+	if (!r->left_slow_start && (loss || tp->snd_cwnd >= tp->snd_ssthresh)) {
 		r->left_slow_start = tp->snd_cwnd;
-	if (!r->ours_left_slow_start && (loss || o->cwnd >= o->ssthresh))
+		r->left_at = r->acks;
+	}
+	if (!r->ours_left_slow_start && (loss || o->cwnd >= o->ssthresh)) {
 		r->ours_left_slow_start = o->cwnd;
+		r->ours_left_at = r->acks;
+	}
 }
 
 static __always_inline void compare(struct oracle *o, const struct tcp_sock *tp)
