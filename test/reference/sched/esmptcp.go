@@ -10,10 +10,13 @@ import (
 // The k cheapest by b' = b + theta/X, k maximising O_k = sum X - lambda T sum(b X + theta), T = N / sum X; of
 // these the lowest RTT. X is the rate delivered or w MSS / rtt, whichever is larger; with rates=formula equation (7), if
 // that is less. The set is chosen anew once per longest RTT, where another k must be better by 5 %, and when other
-// subflows are alive, where the old k does not count. One outside the set gets new data first for a second, and 128 KiB, every probe_s seconds.
+// subflows are alive, where the old k does not count. One outside the set gets new data first for a second, and 128 KiB,
+// every probe_s seconds.
 func init() {
 	register("esmptcp", Scheduler{
-		Sets: []Tunables{{"lambda_ppm": "1000000"}, {"lambda_ppm": "0"}, {"size_kib": "20000"}, {"probe_s": "60"}, {"rates": "measured"}},
+		Sets: []Tunables{
+			{"lambda_ppm": "1000000"}, {"lambda_ppm": "0"}, {"size_kib": "20000"}, {"probe_s": "60"}, {"rates": "measured"},
+		},
 		Rule: func(d *decision) {
 			var alive, longest float64
 			for i, s := range d.Subflows {
