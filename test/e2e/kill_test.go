@@ -312,7 +312,7 @@ func understood(t *testing.T, changes []string) {
 func cleaned(t *testing.T, before map[string]string, changes []string) {
 	t.Helper()
 	var after map[string]string
-	if !eventually(time.Minute, func() bool { // the kernel frees what nobody uses when it comes to it
+	if !eventually(untilFreed, func() bool {
 		after = footprint(t)
 		return nothingLeft(before, after)
 	}) {

@@ -92,14 +92,14 @@ func settledMemory(t *testing.T) (use map[string]int) {
 	t.Helper()
 	const still = 5 * time.Second
 	var since time.Time
-	if !eventually(90*time.Second, func() bool {
+	if !eventually(untilFreed, func() bool {
 		now := memoryUse(t)
 		if !maps.Equal(now, use) {
 			use, since = now, time.Now()
 		}
 		return use["MPTCP"]+use["BPF maps"]+use["BPF programs"] == 0 && time.Since(since) > still
 	}) {
-		t.Fatalf("90 s after the last test sockets, maps or programs are still there, or come and go: %v", use)
+		t.Fatalf("%v after the last test sockets, maps or programs are still there, or come and go: %v", untilFreed, use)
 	}
 	return use
 }
@@ -108,7 +108,7 @@ func settledMemory(t *testing.T) (use map[string]int) {
 func sameMemory(t *testing.T, before map[string]int) {
 	t.Helper()
 	var diff string
-	if !eventually(90*time.Second, func() bool {
+	if !eventually(untilFreed, func() bool {
 		diff = cmp.Diff(before, memoryUse(t))
 		return diff == ""
 	}) {

@@ -151,6 +151,10 @@ func eventually(timeout time.Duration, what func() bool) bool {
 	return true
 }
 
+// untilFreed is longer than the kernel keeps what a closed socket holds: one whose last packets are lost when its
+// network is taken down waits for TCP's eight retransmissions, which take 102 s at least and 51 s more at most.
+const untilFreed = 4 * time.Minute
+
 // status is `mpcc status -j`, as far as the tests read it.
 type status struct {
 	Subflows    []live

@@ -32,7 +32,7 @@ func withSchedulers(t *testing.T) {
 func withoutSchedulers(t *testing.T) {
 	t.Helper()
 	var out []byte
-	if !eventually(90*time.Second, func() bool { // as long as a closing socket may take
+	if !eventually(untilFreed, func() bool {
 		if _, err := os.Stat("/sys/module/" + module); err != nil {
 			return true
 		}

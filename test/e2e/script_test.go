@@ -16,7 +16,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
@@ -208,7 +207,7 @@ func untouched(t *testing.T) {
 	before := footprint(t)
 	t.Cleanup(func() {
 		var after map[string]string
-		clean := eventually(time.Minute, func() bool {
+		clean := eventually(untilFreed, func() bool {
 			after = footprint(t)
 			return nothingLeft(before, after)
 		})
