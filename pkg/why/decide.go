@@ -29,9 +29,11 @@ const (
 	copies = 1.5
 	// Of the send buffer. A writer that waits for room goes on when a third is free.
 	bufferFull = 0.6
+	// Of the looks: if the send buffer is full in fewer, no path is said to hold up the others.
+	oftenFull = 0.25
 	// The least ratio for the finding held-up: the time in which the data on the slowest path arrives, over the time in which
 	// the data on the second slowest path arrives.
-	late = 2
+	late = 4
 	// Of content in a buffer, with what the kernel keeps beside it.
 	overhead = 2
 	// How alike RTTs move on paths with a common queue: correlation, and slope, of the steps between looks.

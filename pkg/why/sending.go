@@ -107,21 +107,16 @@ func (v *view) sending(c *Connection, alive []int) []Finding {
 	for _, i := range alive {
 		longest = max(longest, c.Subflows[i].RTT)
 	}
+	buffer := uint64(c.Looks[len(c.Looks)-1].Memory.SendBuffer)
 	product := fmt.Sprintf("%s at an RTT of up to %s", rate, span(longest))
 	switch worst {
 	case byApplication:
 		return []Finding{v.finding("application", w, "windows have room and nothing waits to be sent, "+of(worst), rate)}
 	case bySendBuffer:
-		buffer := uint64(c.Looks[len(c.Looks)-1].Memory.SendBuffer)
 		seen := fmt.Sprintf("the send buffer of %s is full while windows have room, %s", figures.Size(buffer), of(worst))
 		if buffer > overhead*c.windows(alive) {
 			// It would do for these windows, were it not for what is late on a path.
-			found := v.paths(c, alive)
-			known := slices.DeleteFunc(slices.Clone(found), unexplained)
-			if slow, ok := v.heldUp(c, alive); ok && (len(found) == 0 || len(known) < len(found)) {
-				found = append([]Finding{slow}, known...)
-			}
-			if len(found) > 0 {
+			if found := v.pathsOrHeldUp(c, alive); len(found) > 0 {
 				found[0].Evidence = append(found[0].Evidence, seen)
 				return found
 			}
@@ -135,7 +130,21 @@ func (v *view) sending(c *Connection, alive []int) []Finding {
 		}
 		return []Finding{v.finding("receive-buffer", w, seen, product)}
 	}
+	if float64(looks[bySendBuffer]) > oftenFull*float64(len(c.Looks)) && buffer > overhead*c.windows(alive) {
+		return v.pathsOrHeldUp(c, alive)
+	}
 	return v.paths(c, alive)
+}
+
+// pathsOrHeldUp says what holds the paths down. Where that is no cause outside mpcc and the path itself, a path that holds
+// up the others is the first finding.
+func (v *view) pathsOrHeldUp(c *Connection, alive []int) []Finding {
+	found := v.paths(c, alive)
+	known := slices.DeleteFunc(slices.Clone(found), unexplained)
+	if slow, ok := v.heldUp(c, alive); ok && (len(found) == 0 || len(known) < len(found)) {
+		return append([]Finding{slow}, known...)
+	}
+	return found
 }
 
 // windows are the congestion windows together, in bytes.

@@ -240,6 +240,17 @@ var cases = []sight{
 		slowedDown(e)
 		e.Connections[0].Scheduler = "earliest"
 	}},
+	{"the same in 9 of 20 looks", "held-up", func(e *Evidence) { slowedDown(e); e.sendsIn(11) }},
+	{"the same in 4 of 20 looks", "path-rate", func(e *Evidence) { slowedDown(e); e.sendsIn(16) }},
+	{"a thin path, where the others wait in 9 of 20 looks", "path-rate", func(e *Evidence) {
+		slowedDown(e)
+		e.sendsIn(11)
+		c := &e.Connections[0]
+		c.Subflows[1].Acked = 300e3
+		for k := range 11 {
+			c.Looks[k].Subflows[0].Unsent = 40e3
+		}
+	}},
 	{"a small buffer beside a full path", "send-buffer", func(e *Evidence) {
 		slowedDown(e)
 		e.each(func(l *Look) { l.Memory.Queued, l.Memory.SendBuffer = 60e3, 64e3 })
@@ -281,6 +292,14 @@ func slowedDown(e *Evidence) {
 		l.Unsent, l.Flight, l.Memory.Queued, l.Memory.SendBuffer = 0, 100e3, 190e3, 200e3
 		l.Subflows[0].Flight, l.Subflows[1].RTT = 2, 2000*ms
 	})
+}
+
+// sendsIn has the first path send in so many looks from the first one.
+func (e *Evidence) sendsIn(looks int) {
+	for k := range looks {
+		l := &e.Connections[0].Looks[k]
+		l.Unsent, l.Subflows[0].Flight = 100e3, 30
+	}
 }
 
 // The finding held-up on the second path hides no finding on the third path.

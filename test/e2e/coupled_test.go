@@ -28,8 +28,8 @@ func TestOwnTimeCoupledLeavesTheLossierPath(t *testing.T) {
 	const (
 		settle  = 10 * time.Second // a loss each 100 packets halves what slow start left, 1 s at a window of 4
 		measure = 24 * time.Second
-		// A single one had 0.084 under Coupled once, and 0.129 under LIA.
-		networks = 4
+		// The median is taken: of 1,000 simulated networks one has 0.95 of the bytes on the lossier path under Coupled.
+		networks = 5
 	)
 	load(t, "coupled", "lia", "--set", "paper")
 	type flow struct {
@@ -80,29 +80,33 @@ func TestOwnTimeCoupledLeavesTheLossierPath(t *testing.T) {
 			}
 		}
 	}
-	window, share := map[string]uint32{}, map[string]float64{}
+	median := func(of []float64) float64 {
+		slices.Sort(of)
+		return of[len(of)/2]
+	}
+	window, share := map[string]float64{}, map[string]float64{}
 	for _, cc := range ccs {
-		var windows [2][]uint32
+		var windows [2][]float64
+		var shares []float64
 		for _, f := range flows[cc] {
-			share[cc] += f.share / networks
+			shares = append(shares, f.share)
 			for i, w := range f.windows {
-				windows[i] = append(windows[i], w...)
+				for _, packets := range w {
+					windows[i] = append(windows[i], float64(packets))
+				}
 			}
 		}
-		for _, w := range windows {
-			slices.Sort(w)
-		}
-		looks := len(windows[1])
-		window[cc] = windows[1][looks/2]
-		t.Logf("%s: a window of %d on the lossier path, %d on the other, %.3f of the bytes", cc,
-			window[cc], windows[0][looks/2], share[cc])
+		window[cc], share[cc] = median(windows[1]), median(shares)
+		t.Logf("%s: a window of %.0f on the lossier path, %.0f on the other, %.3f of the bytes: %.3f", cc,
+			window[cc], median(windows[0]), share[cc], shares)
 	}
 	coupled, lia := share["coupled"], share["lia"]
 	if window["coupled"] > 1 {
-		t.Errorf("coupled keeps a window of %d on the lossier path", window["coupled"])
+		t.Errorf("coupled keeps a window of %.0f on the lossier path", window["coupled"])
 	}
-	// 1/33 and 1/6 by theory; in some 240 losses coupled has 0.06, with a sigma of 0.02, and lia 0.17, with one of 0.01.
-	if coupled > 0.14 || coupled > 0.85*lia {
+	// 1/33 and 1/6 by theory. The medians of five simulated networks: up to 0.08 under Coupled, from 0.10 under LIA, and
+	// Coupled's up to 0.62 of LIA's.
+	if coupled > 0.1 || coupled > 0.7*lia {
 		t.Errorf("coupled sends %.3f of the bytes over the lossier path, lia %.3f", coupled, lia)
 	}
 }

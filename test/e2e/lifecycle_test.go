@@ -51,7 +51,7 @@ func runs(t *testing.T, conn *net.TCPConn, cc string) {
 func programs(t *testing.T, name string, earlier []string, want int) {
 	t.Helper()
 	var ids []string
-	if !eventually(10*time.Second, func() bool {
+	if !eventually(untilFreed, func() bool {
 		ids = slices.DeleteFunc(structOps(t)[name], func(id string) bool { return slices.Contains(earlier, id) })
 		return len(ids) == want
 	}) {

@@ -152,6 +152,7 @@ func TestBackupSubflow(t *testing.T) {
 func TestSwitchLiveConnection(t *testing.T) {
 	const bytes = 30e6
 	load(t, "lia", "dts")
+	lost := readStatus(t).Lost.Totals
 	n := newTwoPaths(t, twin)
 	p := n.connect(t, "lia", "")
 	x := p.transfer(bytes)
@@ -188,20 +189,25 @@ func TestSwitchLiveConnection(t *testing.T) {
 	p.close()
 	shows(t, n.client, "nothing", func(s []live) bool { return len(s) == 0 })
 	s := readStatus(t)
-	var counted, fins uint64
+	var counted, fins, unopened uint64
 	for _, cc := range []string{"lia", "dts"} {
 		var acked uint64
 		for _, path := range n.paths {
 			sum := s.total(n.client, path.Interface(n.client), cc)
-			if sum.Opened != 1 || sum.Closed != 1 {
+			if sum.Opened > 1 || sum.Closed != 1 {
 				t.Errorf("%s, %s: %d subflows opened and %d closed, want 1", cc, path.Interface(n.client), sum.Opened, sum.Closed)
 			}
+			unopened += 1 - sum.Opened
 			acked += sum.BytesAcked
 		}
 		if acked < bytes/100 {
 			t.Errorf("%d bytes under %s", acked, cc)
 		}
 		counted += acked
+	}
+	// The kernel may have no memory at hand for totals, of which it then makes two at once.
+	if lost = s.Lost.Totals - lost; unopened > lost {
+		t.Errorf("%d subflows are not counted as opened, while status has lost totals %d times: %+v", unopened, lost, s.Totals)
 	}
 	// Each subflow's FIN counts if it was acknowledged; the ends closed at once.
 	if fins = counted - kernels; fins > 2 {
