@@ -469,7 +469,8 @@ func counted(t *testing.T, h *lab.Host, name string) int {
 //
 // 2 MB take 0.8 s of the first path. Each packet on the second one holds up what the first one sends in
 // 200 ms and more, 0.5 MB, of which the buffer takes a part only. The kernel's own hands it bursts of up to
-// 64 kB, half a second each; BLEST and ECF wait for the fast one.
+// 64 kB, half a second each; BLEST and ECF wait for the fast one. The send buffer is small as well: with 2 MB to send ECF
+// finds now and then, rightly by its rule, that the first path would take longer than a packet on the second one.
 func TestOwnTimeSchedulersOnASmallBuffer(t *testing.T) {
 	const bytes = 2e6
 	load(t, "sched/blest", "sched/ecf")
@@ -479,6 +480,9 @@ func TestOwnTimeSchedulersOnASmallBuffer(t *testing.T) {
 			{Rate: 1e6, Delay: 100 * time.Millisecond, Queue: 60},
 		})
 		if err := n.server.Sysctl("net.ipv4.tcp_rmem", "4096 100000 100000"); err != nil {
+			t.Fatal(err)
+		}
+		if err := n.client.Sysctl("net.ipv4.tcp_wmem", "4096 16384 131072"); err != nil {
 			t.Fatal(err)
 		}
 		n.schedule(t, name)
