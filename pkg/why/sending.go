@@ -108,14 +108,15 @@ func (v *view) sending(c *Connection, alive []int) []Finding {
 		longest = max(longest, c.Subflows[i].RTT)
 	}
 	buffer := uint64(c.Looks[len(c.Looks)-1].Memory.SendBuffer)
+	// Such a buffer would do for these windows, were it not for what is late on a path.
+	large := buffer > overhead*c.windows(alive)
 	product := fmt.Sprintf("%s at an RTT of up to %s", rate, span(longest))
 	switch worst {
 	case byApplication:
 		return []Finding{v.finding("application", w, "windows have room and nothing waits to be sent, "+of(worst), rate)}
 	case bySendBuffer:
 		seen := fmt.Sprintf("the send buffer of %s is full while windows have room, %s", figures.Size(buffer), of(worst))
-		if buffer > overhead*c.windows(alive) {
-			// It would do for these windows, were it not for what is late on a path.
+		if large {
 			if found := v.pathsOrHeldUp(c, alive); len(found) > 0 {
 				found[0].Evidence = append(found[0].Evidence, seen)
 				return found
@@ -130,7 +131,7 @@ func (v *view) sending(c *Connection, alive []int) []Finding {
 		}
 		return []Finding{v.finding("receive-buffer", w, seen, product)}
 	}
-	if float64(looks[bySendBuffer]) > oftenFull*float64(len(c.Looks)) && buffer > overhead*c.windows(alive) {
+	if large && float64(looks[bySendBuffer]) >= oftenFull*float64(len(c.Looks)) {
 		return v.pathsOrHeldUp(c, alive)
 	}
 	return v.paths(c, alive)

@@ -240,7 +240,7 @@ var cases = []sight{
 		slowedDown(e)
 		e.Connections[0].Scheduler = "earliest"
 	}},
-	{"the same in 9 of 20 looks", "held-up", func(e *Evidence) { slowedDown(e); e.sendsIn(11) }},
+	{"the same in 5 of 20 looks", "held-up", func(e *Evidence) { slowedDown(e); e.sendsIn(15) }},
 	{"the same in 4 of 20 looks", "path-rate", func(e *Evidence) { slowedDown(e); e.sendsIn(16) }},
 	{"a thin path, where the others wait in 9 of 20 looks", "path-rate", func(e *Evidence) {
 		slowedDown(e)
