@@ -454,6 +454,12 @@ tunables: ` + tunables + "\n"
 
 	t.Run("by points", func(t *testing.T) {
 		leavesNothing(t)
+		// An earlier test's may go later than the test.
+		for tuning, c := range constants {
+			if !eventually(untilFreed, func() bool { return !loadedWith(t, c) }) {
+				t.Fatalf("%v after the last test the kernel still has dts with %s", untilFreed, tuning)
+			}
+		}
 		folder := filepath.Join(t.TempDir(), "results")
 		cmd := exec.Command(os.Getenv("MPCC_BIN"), "run", write("points.yaml", "[$(tuning)]", "1 s"), "--out", folder)
 		if err := cmd.Start(); err != nil {

@@ -25,10 +25,10 @@ import (
 //	client ─┤                                 ├─ server
 //	        └── 10 Mbit/s, 80 ms, queue 66 ───┘
 //
-// A hundred packets and more grow by one in a round trip at most: seconds pass between two losses, also where a look
-// takes one.
+// With the paper's LIA a hundred packets and more grow by one in a round trip at most: seconds pass between two losses, also
+// where a look takes one.
 func TestStatus(t *testing.T) {
-	load(t, "lia")
+	load(t, "lia", "--set", "paper")
 	n := newTwoPaths(t, [2]lab.Shape{
 		{Rate: 20e6, Delay: 30 * time.Millisecond, Queue: 100},
 		{Rate: 10e6, Delay: 40 * time.Millisecond, Queue: 66},
@@ -88,16 +88,13 @@ func checkIdentity(t *testing.T, n twoPaths, p pair) {
 // refreshMin is the shortest time between two refreshes of a subflow.
 const refreshMin = 100 * time.Millisecond
 
-// checkMoving compares the numbers that move, while content flows. What mpcc
-// shows was true at the subflow's last refresh, a round trip or 100 ms before its
-// last ACK; ss is asked before and after. While nothing is lost, and past slow
-// start, that bounds it from both sides: the window only grows, by a packet in
-// a round trip at most, as LIA adds at most 1/w per segment; acknowledged bytes
-// only grow, by a window in a round trip. Two round trips fit between two
-// refreshes. (The smoothed RTT can follow a burst up and down again within one:
-// checkResting compares it.) Looks between which something was lost, or nothing
-// moved, do not count, nor do the first round trips after a recovery, as the last
-// refresh may have been in the midst of it.
+// checkMoving compares the numbers that move, while content flows. What mpcc shows was true at the subflow's last refresh, a
+// round trip or 100 ms before its last ACK; ss is asked before and after. While nothing is lost, and past slow start, that
+// bounds it from both sides: the window only grows, by a packet in a round trip at most, as the paper's LIA adds at most 1/w
+// per segment; acknowledged bytes only grow, by a window in a round trip. Two round trips fit between two refreshes. (The
+// smoothed RTT can follow a burst up and down again within one: checkResting compares it.) Looks between which something was
+// lost, or nothing moved, do not count, nor do the first round trips after a recovery, as the last refresh may have been in
+// the midst of it.
 func checkMoving(t *testing.T, n twoPaths, p pair) {
 	const want = 5
 	compared := map[int]int{} // looks, by path
