@@ -7,9 +7,9 @@
  * and private state of their own: those lie in the socket while our function runs, and here while it does not.
  *
  * Two windows that are a packet apart stay so, or drift, though both do what is right. So ours begin anew from the
- * kernel's window, and from what it remembers of the last loss, at each loss event and where TCP itself has set the
- * window: at the end of a recovery, after a timeout, an undo or a pause. What each makes of a loss event is therefore
- * the same to the packet. Within an epoch nothing is made equal.
+ * kernel's window, and from what it remembers of the last loss, at each loss event, before it is taken back, and where
+ * TCP itself has set the window: at the end of a recovery, after a timeout, an undo or a pause. What each makes of a loss
+ * event, and of taking it back, is therefore the same to the packet. Within an epoch nothing is made equal.
  */
 #include "mpcc/cc.h"
 
@@ -282,6 +282,7 @@ __u32 BPF_PROG(oracle_undo_cwnd, struct sock *sk)
 
 	if (!o)
 		return theirs;
+	begin_anew(o, tp);
 	swap(o, tp);
 	ours = control_undo(sk);
 	swap(o, tp);
