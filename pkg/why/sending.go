@@ -108,7 +108,7 @@ func (v *view) sending(c *Connection, alive []int) []Finding {
 		longest = max(longest, c.Subflows[i].RTT)
 	}
 	buffer := uint64(c.Looks[len(c.Looks)-1].Memory.SendBuffer)
-	// Such a buffer would do for these windows, were it not for what is late on a path.
+	// Windows of this size need less than a large buffer: only what a slow path delivers late fills the rest.
 	large := buffer > overhead*c.windows(alive)
 	product := fmt.Sprintf("%s at an RTT of up to %s", rate, span(longest))
 	switch worst {

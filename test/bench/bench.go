@@ -124,8 +124,8 @@ func (b *bench) close() error {
 	return err
 }
 
-// tries is how often a connection is measured of which a subflow carries nothing. That is rare; but a bench takes an hour, and
-// one that ends so has measured nothing.
+// tries is how often a connection is measured before a bench gives up on a path that lies idle. A bench takes an hour:
+// giving up loses all of it.
 const tries = 5
 
 func (b *bench) measure(ctx context.Context) error {

@@ -454,7 +454,7 @@ tunables: ` + tunables + "\n"
 
 	t.Run("by points", func(t *testing.T) {
 		leavesNothing(t)
-		// An earlier test's may go later than the test.
+		// dts with these constants may stay in the kernel for a while after an earlier test that loaded it has ended.
 		for tuning, c := range constants {
 			if !eventually(untilFreed, func() bool { return !loadedWith(t, c) }) {
 				t.Fatalf("%v after the last test the kernel still has dts with %s", untilFreed, tuning)

@@ -3,8 +3,8 @@
  * A congestion control that compares mpcc's CUBIC, as any of its algorithms runs it on a connection of one subflow,
  * with the kernel's own, ACK by ACK.
  *
- * The kernel's functions control the connection. At every callback ours act as well, on the same socket with windows
- * and private state of their own: those lie in the socket while our function runs, and here while it does not.
+ * The kernel's functions control the connection. At every callback mpcc's, "ours" below, act as well, on the same socket
+ * with windows and private state of their own: those lie in the socket while such a function runs, and here while none does.
  *
  * Two windows that are a packet apart stay so, or drift, though both do what is right. So ours begin anew from the
  * kernel's window, and from what it remembers of the last loss, at each loss event, before it is taken back, and where
