@@ -228,8 +228,10 @@ func TestFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	write("a.go", "1")
-	write("a_test.go", "1")
+	const source = "package a\n\nconst A = \"a\" // one\n"
+	write("a.go", source)
+	write("a_test.go", source)
+	write("a.yaml", "a: 1 # one\n")
 	digest := func(patterns ...string) string {
 		t.Helper()
 		d, err := Files(root, patterns...)
@@ -238,14 +240,30 @@ func TestFiles(t *testing.T) {
 		}
 		return d
 	}
-	was, tests := digest("*.go"), digest("*_test.go")
-	write("a_test.go", "2")
+	was, tests, data := digest("*.go"), digest("*_test.go"), digest("*.yaml")
+	write("a_test.go", source+"var B = A\n")
 	if digest("*.go") != was || digest("*_test.go") == tests {
 		t.Error("tests count where they are not asked for, or do not where they are")
 	}
-	write("a.go", "2")
-	if digest("*.go") == was {
-		t.Error("a file's text does not count")
+	for _, c := range []struct {
+		what, text string
+		same       bool
+	}{
+		{"a comment", "// Package a is a.\npackage a\n\nconst A = \"a\" /* two */\n", true},
+		{"layout", "package a; const A=\"a\";", true},
+		{"a string", "package a\n\nconst A = \"b\" // one\n", false},
+		{"a name", "package a\n\nconst B = \"a\" // one\n", false},
+		{"a build tag", "//go:build linux\n\n" + source, false},
+		{"a statement", source + "var B = A\n", false},
+	} {
+		write("a.go", c.text)
+		if got := digest("*.go") == was; got != c.same {
+			t.Errorf("with %s changed, that the digest stays is %v", c.what, got)
+		}
+	}
+	write("a.yaml", "a: 1 # two\n")
+	if digest("*.yaml") == data {
+		t.Error("the text of a file that is not Go's does not count")
 	}
 	if _, err := Files(root, "*.c"); err == nil || !strings.Contains(err.Error(), "no file is called *.c") {
 		t.Errorf("a pattern without files: %v", err)
