@@ -258,6 +258,8 @@ static void check_decision(__u32 i, struct tcp_sock *before)
 	if (flow->curve_subflows > 1 && !are_one_cubic()) {
 		least_us = 2048 * flow->curve_subflows;
 		for_us = rtt_us / 2;
+	} else if (flow->curve_subflows > 1) {
+		least_us = 6144 * flow->curve_subflows;
 	} else if (flow->curve_subflows && !flow->looked) {
 		/* Alone, a decision of CUBIC stands for a tick once the window has moved, for longer before. */
 		least_us = 1024;

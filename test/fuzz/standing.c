@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
  * When a decision looks at the siblings: if the subflow is coupled with one. And for how long a decision stands (window.h):
- *   coupled  an RTT, at least 100 us
+ *   coupled  an RTT, at least 6144 us for each subflow of the group
  *   alone    with siblings or without, half an RTT, at most 1/32 s and at least a tick; once the window has moved, a
  *            tick
  */
@@ -54,16 +54,21 @@ static void require_standing(__u32 n, __u32 together, const struct standing *wan
 
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
-	static const struct standing coupled[] = {
-		{ 50, 100, 100 }, { 200, 200, 200 }, { 1000, 1000, 1000 }, { 40000, 40000, 40000 }
-	};
+	static const struct {
+		__u32 subflows;
+		struct standing want;
+	} coupled[] = { { 2, { 50, 12288, 12288 } },
+			{ 2, { 12000, 12288, 12288 } },
+			{ 2, { 13000, 13000, 13000 } },
+			{ 3, { 13000, 18432, 18432 } },
+			{ 3, { 40000, 40000, 40000 } } };
 	static const struct standing uncoupled[] = { { 50, 1024, 1024 },
 						     { 2000, 1024, 1024 },
 						     { 40000, 20000, 1024 },
 						     { 200000, 31250, 1024 } };
 
 	for (__u32 i = 0; i < ARRAY_SIZE(coupled); i++)
-		require_standing(2, MPCC_ALL_TOGETHER, &coupled[i]);
+		require_standing(coupled[i].subflows, MPCC_ALL_TOGETHER, &coupled[i].want);
 	for (__u32 i = 0; i < ARRAY_SIZE(uncoupled); i++)
 		for (__u32 n = 1; n <= 2; n++)
 			require_standing(n, 0, &uncoupled[i]);
@@ -75,7 +80,8 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
 {
 	struct input in = { bytes, size };
 	__u32 n = 1 + draw_byte(&in) % 3, rtt_us = 1 + draw_number(&in, 18);
-	struct standing want = { rtt_us, __builtin_fmax(rtt_us, 100), __builtin_fmax(rtt_us, 100) };
+	struct standing want = { rtt_us, __builtin_fmax(rtt_us, n * 6144),
+				 __builtin_fmax(rtt_us, n * 6144) };
 
 	if (n > 1 && draw_byte(&in) % 2) {
 		require_standing(n, MPCC_ALL_TOGETHER, &want);

@@ -336,6 +336,41 @@ static void check_first_step(void)
 	require_step(tp, above / (2 * window(0)), 1 / above, "after a sibling's loss");
 }
 
+/* With RTTs of 2 ms two subflows look at each other every 12.3 ms. A loss in between is answered, and once. */
+static void check_short_rtt(void)
+{
+	for (int first_loses = 0; first_loses < 2; first_loses++) {
+		double w;
+
+		start(2);
+		set_path(0, 200, 2000, 0);
+		set_path(1, 200, 2000, 0);
+		for (int i = 0; i < 3; i++) {
+			pass(2, 0.2);
+			ack(1);
+			ack(0);
+		}
+		w = first_window();
+		pass(2, 0.0005);
+		if (first_loses)
+			lose(0);
+		lose(1);
+		pass(2, 0.0025);
+		recover(1);
+		ack(1);
+		if (first_loses) {
+			recover(0);
+			ack(0);
+		}
+		pass(2, 0.0095);
+		ack(0);
+		require_window(w * 717 / 1024., "a loss between two looks");
+		pass(2, 0.013);
+		ack(0);
+		require_window(w * 717 / 1024., "a loss before the last look");
+	}
+}
+
 /* An ACK for which subflow i decides. */
 static void decide_for(__u32 i)
 {
@@ -454,6 +489,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 		check_events(2);
 	}
 	check_first_step();
+	check_short_rtt();
 	return 0;
 }
 

@@ -121,17 +121,27 @@ static __always_inline void add_delta(struct mpcc_total *t, const struct mpcc_su
 	}
 }
 
-/*
- * The first refresh, and each after which the sums do not stand, brings the coupling up to date. Apart from refresh(), which
- * has no room on its stack for the view.
- */
+/* The coupling is for eyes, and a look at eight siblings costs more than all the rest of a refresh: twice a second. */
+#define MPCC_COUPLING_US (1 << 19)
+
+/* Whether the live state's coupling is new enough. */
+static __always_inline bool coupling_stands(const struct tcp_sock *tp, const struct mpcc_subflow *s)
+{
+	__u32 before_us = (__u32)s->updated_us;
+
+	if (s->updated_us == s->opened_us)
+		return false;
+	return ((__u32)tp->tcp_mstamp ^ before_us) < MPCC_COUPLING_US || sums_stand(tp, before_us);
+}
+
+/* Apart from refresh(), which has no room on its stack for the view. */
 static __noinline int read_coupling(struct sock *sk, struct mpcc_subflow *s)
 {
 	const struct tcp_sock *tp = tcp_sk(sk);
 	struct mpcc_coupling coupling = {};
 	struct cc_view v;
 
-	if (!s || (sums_stand(tp, (__u32)s->updated_us) && s->updated_us != s->opened_us))
+	if (!s || coupling_stands(tp, s))
 		return 0;
 	look(&v, tp, SUMS_OF_ALL);
 	decide_coupling(&coupling, &v);

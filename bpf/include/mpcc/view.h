@@ -200,11 +200,14 @@ static __always_inline bool is_only_subflow(const struct tcp_sock *tp)
 	return !conn || (conn->conn_list.next == &ctx->node && ctx->node.next == &conn->conn_list);
 }
 
-/* What a group is as one connection (whole.h). */
+/*
+ * What a group is as one connection (whole.h). Integers, which take a third of the instructions of struct mpcc_num: with
+ * windows below 2^23 none overflows. RTTs are in us8 (fixed.h).
+ */
 struct mpcc_whole {
-	struct mpcc_num rate; /* sum w / rtt */
-	struct mpcc_num parts; /* sum g / rtt over the siblings whose step g is known, in 2^-10 */
-	struct mpcc_num others; /* sum 1 / rtt over the other subflows, self among them */
+	__u64 rate_q36; /* sum w / rtt */
+	__u64 parts_q60; /* sum g / rtt over the siblings whose step g is known */
+	__u64 others_q60; /* sum 1 / rtt over the other subflows, self among them */
 	__u32 shortest_us8; /* RTT */
 	__u32 longest_us8;
 };
@@ -261,58 +264,64 @@ static __always_inline bool count_path(struct cc_view *v, const struct mpcc_path
 	return true;
 }
 
-/* Whether a sibling has cut its window for a loss of its own, less than a round trip of self's before self's newest ACK. */
-static __always_inline bool lost_of_late(const struct tcp_sock *self, const struct tcp_sock *tp)
+/* In a group of subflows that are one CUBIC (whole.h) each of them adds so much to the least time between two looks. */
+#define MPCC_LOOK_US 6144
+
+/*
+ * How often a subflow of a group looks at its siblings: once an RTT, as RFC 6356 lets LIA's alpha be worked out. Behind a
+ * short queue that would be at every few ACKs, and a look costs the more the larger the group is.
+ */
+static __always_inline __u32 looks_every_us(const struct tcp_sock *tp)
+{
+	__u32 rtt_us = tp->srtt_us >> 3, subflows = flow_of(tp)->curve_subflows;
+	__u32 least_us = subflows * MPCC_LOOK_US;
+
+	return subflows > 1 && are_one_cubic() && rtt_us < least_us ? least_us : rtt_us;
+}
+
+/* Whether a sibling has cut its window for a loss of its own since self's last look. */
+static __always_inline bool lost_of_late(const struct tcp_sock *self, const struct tcp_sock *tp,
+					 bool alike)
 {
 	const struct mpcc_flow *flow = flow_of(tp);
 	bool recovers = mpcc_bits(tp, inet_conn.icsk_ca_state) >= TCP_CA_CWR;
 
-	if (!is_alike(self, tp))
+	if (!alike)
 		return recovers;
 	if (!flow->whole || !flow->lost)
 		return false;
 	return recovers ||
 	       (flow->curve_subflows &&
-		elapsed_us((__u32)self->tcp_mstamp, flow->curve.began_us) < self->srtt_us >> 3);
+		elapsed_us((__u32)self->tcp_mstamp, flow->curve.began_us) < looks_every_us(self));
 }
 
 /* Adds a path of the group. part_q10 is the rule's step over Reno's, in 2^-10; 0: not known. */
 static __always_inline void add_to_whole(struct mpcc_whole *whole, const struct mpcc_path *p,
 					 __u32 part_q10)
 {
-	struct mpcc_num rtt = num_of(p->srtt_us8), window = num_of(p->cwnd);
+	__u64 window = p->cwnd < MPCC_MOST_LAST_MAX ? p->cwnd : MPCC_MOST_LAST_MAX;
 
-	whole->rate = num_add(whole->rate, num_div(window, rtt));
+	whole->rate_q36 += (window << 36) / p->srtt_us8;
 	if (part_q10)
-		whole->parts = num_add(whole->parts,
-				       num_div(num_of(part_q10), num_mul(rtt, window)));
+		whole->parts_q60 += ((__u64)part_q10 << 50) / (p->srtt_us8 * window);
 	else
-		whole->others = num_add(whole->others, num_div(num_of(1), rtt));
+		whole->others_q60 += (1ULL << 60) / p->srtt_us8;
 	if (!whole->shortest_us8 || p->srtt_us8 < whole->shortest_us8)
 		whole->shortest_us8 = p->srtt_us8;
 	if (p->srtt_us8 > whole->longest_us8)
 		whole->longest_us8 = p->srtt_us8;
 }
 
-MPCC_GLOBAL int add_self_to_whole(struct cc_view *v nonnull)
+/* The step of a sibling, whose path is p, is known while the sibling grows by it. */
+static __always_inline void add_sibling_to_whole(struct cc_view *v, const struct mpcc_path *p,
+						 const struct tcp_sock *self,
+						 const struct tcp_sock *tp)
 {
-	add_to_whole(&v->whole, &v->self, 0);
-	return 0;
-}
-
-/* Adds v->sibling, whose path is p. The sibling's step is known while the sibling grows by it. */
-MPCC_GLOBAL int add_sibling_to_whole(struct cc_view *v nonnull, const struct mpcc_path *p nonnull)
-{
-	const struct tcp_sock *self = bpf_rdonly_cast(v->socket, mpcc_type_id(struct tcp_sock));
-	const struct mptcp_subflow_context *ctx =
-		bpf_rdonly_cast(v->sibling, mpcc_type_id(struct mptcp_subflow_context));
-	const struct tcp_sock *tp = bpf_rdonly_cast(ctx->tcp_sock, mpcc_type_id(struct tcp_sock));
 	const struct mpcc_flow *flow = flow_of(tp);
-	bool grows = is_alike(self, tp) && flow->whole && flow->curve_subflows;
+	bool alike = is_alike(self, tp), grows = alike && flow->whole && flow->curve_subflows;
 
 	add_to_whole(&v->whole, p, grows ? flow->curve.part_q10 : 0);
-	v->losing += lost_of_late(self, tp);
-	return 0;
+	v->losing += lost_of_late(self, tp, alike);
 }
 
 /*
@@ -333,7 +342,7 @@ MPCC_GLOBAL int add_sibling(struct cc_view *v nonnull)
 		return 0;
 	read_sibling(&p, self, tp, ctx);
 	if (count_path(v, &p) && !p.group && are_one_cubic())
-		add_sibling_to_whole(v, &p);
+		add_sibling_to_whole(v, &p, self, tp);
 	return 0;
 }
 
@@ -371,7 +380,7 @@ MPCC_GLOBAL int fill_view(struct cc_view *v nonnull)
 		v->backups = backups;
 		v->coupled = count_path(v, &v->self);
 		if (v->coupled && are_one_cubic() && !is_for_shift(v))
-			add_self_to_whole(v);
+			add_to_whole(&v->whole, &v->self, 0);
 		if (conn)
 			count_siblings(v, own, conn);
 	}

@@ -22,6 +22,9 @@
  * lines of 10 to 100 Mbit/s, RTTs of 5 to 200 ms, queues of 0.2 to 5 bandwidth-delay products and at least 20 packets, two
  * to four subflows, one to five others).
  *
+ * A subflow answers the loss of a sibling when it next looks at its siblings: an RTT later, and where RTTs are short as late
+ * as 6 ms for each subflow of the group (view.h).
+ *
  * A subflow by itself loses little for a packet while the queue is short (queue.h). Here the queue has to be empty, as
  * far as the subflow can tell: the other connections behind the queue are under the kernel's CUBIC, to which every loss
  * is congestion.
@@ -32,42 +35,51 @@
 #include "queue.h"
 
 /* The window of the whole, packets. */
-MPCC_GLOBAL int whole_window(const struct mpcc_whole *whole nonnull)
+static __always_inline __u32 whole_window(const struct mpcc_whole *whole)
 {
-	__u64 halves = num_to_fixed(num_mul(whole->rate, num_of(whole->shortest_us8)), 1);
-	__u64 packets = (halves + 1) >> 1;
+	__u64 packets = (whole->rate_q36 * whole->shortest_us8 + (1ULL << 35)) >> 36;
 
 	return packets < MPCC_MOST_LAST_MAX ? packets : MPCC_MOST_LAST_MAX;
 }
 
 /*
- * Of a subflow's acknowledged segments, so many come with all those for which Reno adds a packet to the whole's window. 8/15
- * is three times the loss, 0.3, over 2 - 0.3.
+ * Of a subflow's acknowledged segments, so many come with all those for which Reno adds a packet to the whole's window W,
+ * which are 8/15 of W's: 15/8 W x_r / X = 15/8 w_r rtt_min / rtt_r. 8/15 is three times the loss, 0.3, over 2 - 0.3.
  */
-MPCC_GLOBAL int segments_of_reno(const struct mpcc_whole *whole nonnull,
-				 const struct mpcc_path *p nonnull, __u32 window)
+static __always_inline __u32 segments_of_reno(const struct mpcc_whole *whole,
+					      const struct mpcc_path *p)
 {
-	__u64 segments = num_to_fixed(
-		num_div(num_mul(num_of(window * 15ULL / 8), path_rate(p)), whole->rate), 0);
+	__u64 window = p->cwnd < MPCC_MOST_LAST_MAX ? p->cwnd : MPCC_MOST_LAST_MAX;
 
-	return segments < MPCC_MOST_LAST_MAX ? segments : MPCC_MOST_LAST_MAX;
+	return window * 15 * whole->shortest_us8 / (8ULL * p->srtt_us8);
+}
+
+static __always_inline __u64 at_most(__u64 a, __u64 b)
+{
+	return a < b ? a : b;
 }
 
 /*
- * What an acknowledged segment adds to the window of p, in 2^-29 packets, where the rule adds step_q29 and CUBIC a packet to
- * the window of the whole for cnt segments. A subflow whose step is not known counts as if it had the same one.
+ * What an acknowledged segment adds to the window of p, in 2^-29 packets, where the rule adds step_q29, more than 0, and
+ * CUBIC a packet to the window of the whole for cnt segments. A subflow whose step is not known counts as if it had the same
+ * one. No more than 1/2.
  */
-MPCC_GLOBAL int divide_step(const struct mpcc_whole *whole nonnull,
-			    const struct mpcc_path *p nonnull, __u32 step_q29, __u64 cnt)
+static __always_inline __u32 divide_step(const struct mpcc_whole *whole, const struct mpcc_path *p,
+					 __u32 step_q29, __u64 cnt)
 {
-	struct mpcc_num step = num_scale(num_of(step_q29), -29), parts;
-	__u64 q29;
+	__u64 window = p->cwnd < MPCC_MOST_LAST_MAX ? p->cwnd : MPCC_MOST_LAST_MAX;
+	__u64 own_q36 = (window << 36) / p->srtt_us8, rate_q36 = whole->rate_q36;
+	__u64 ratio_q16, steps_q20;
 
-	parts = num_add(num_mul(whole->others, step), num_scale(whole->parts, -10));
-	parts = num_mul(num_mul(parts, num_of(whole->shortest_us8)), num_of(cnt));
-	parts = num_mul(parts, path_rate(p));
-	q29 = num_to_fixed(num_div(num_mul(step, whole->rate), parts), 29);
-	return q29 < MPCC_Q29_ONE / 2 ? q29 : MPCC_Q29_ONE / 2;
+	/* X / x_r */
+	ratio_q16 = rate_q36 >> 40 ? rate_q36 / ((own_q36 >> 16) + 1) :
+				     (rate_q36 << 16) / (own_q36 + 1);
+	/* rtt_min sum_k g_k / rtt_k, over g_r */
+	steps_q20 = (whole->others_q60 * whole->shortest_us8 >> 40) +
+		    (whole->parts_q60 * whole->shortest_us8 / step_q29 >> 11);
+	return at_most((at_most(ratio_q16, ~0U >> 1) << 33) /
+			       (at_most(steps_q20 + 1, ~0U) * at_most(cnt, ~0U >> 1)),
+		       MPCC_Q29_ONE / 2);
 }
 
 /*
@@ -75,12 +87,9 @@ MPCC_GLOBAL int divide_step(const struct mpcc_whole *whole nonnull,
  * has cut that window already. So a subflow that answers a sibling's loss goes on from a lower window and a lower plateau
  * than one CUBIC would. With the sibling's window before the loss, a connection would have 1.3 times one TCP's share.
  */
-MPCC_GLOBAL int shrink_whole(struct mpcc_whole *whole nonnull)
+static __always_inline void shrink_whole(struct mpcc_whole *whole)
 {
-	struct mpcc_num left = num_scale(num_of(CUBIC_LEFT_Q10), -10);
-
-	whole->rate = num_mul(whole->rate, left);
-	return 0;
+	whole->rate_q36 -= (whole->rate_q36 >> 10) * (WHOLE_Q10 - CUBIC_LEFT_Q10);
 }
 
 /*
@@ -207,7 +216,7 @@ static __noinline int divide_growth(struct sock *sk, const struct cc_view *v)
 	curve = flow->curve;
 	part_q10 = step_q29 > 0 ? (__u64)step_q29 * tp->snd_cwnd >> 19 : 0;
 	curve.part_q10 = part_q10 < 1 ? 1 : part_q10 < WHOLE_Q10 ? part_q10 : WHOLE_Q10 - 1;
-	grow_friendly(&curve, segments_of_reno(whole, &v->self, window));
+	grow_friendly(&curve, segments_of_reno(whole, &v->self));
 	t_us = (__u64)age_of(&curve, now_us) + (whole->shortest_us8 >> 3);
 	flow->curve = curve;
 	if (step_q29 <= 0)

@@ -47,7 +47,7 @@ static __always_inline void look(struct cc_view *v, const struct tcp_sock *tp, _
 	look_at_subflows(v, tp, sees_all(tp) ? sums_over_all : SUMS_OF_GROUP);
 }
 
-#define MPCC_PART_RTTS 8
+#define MPCC_PART_RTTS 16
 
 /*
  * Whether a subflow alone at its bottleneck keeps what it has from the sums over all subflows. before_us is when that was
@@ -58,7 +58,7 @@ static __always_inline bool sums_stand(const struct tcp_sock *tp, __u32 before_u
 {
 	__u32 turned_us = (__u32)tp->tcp_mstamp ^ before_us;
 
-	return sees_all(tp) && turned_us < MPCC_PART_RTTS * (tp->srtt_us >> 3);
+	return sees_all(tp) && turned_us / MPCC_PART_RTTS < tp->srtt_us >> 3;
 }
 
 /*
@@ -236,7 +236,7 @@ static __always_inline void apply_steps(struct tcp_sock *tp, struct mpcc_flow *f
 static __always_inline __u32 stands_for(const struct tcp_sock *tp, const struct mpcc_flow *flow)
 {
 	__u32 rtt_us = tp->srtt_us >> 3, subflows = flow->curve_subflows;
-	__u32 for_us = rtt_us, least_us = MPCC_DECISION_MIN_US;
+	__u32 for_us = looks_every_us(tp), least_us = MPCC_DECISION_MIN_US;
 
 	if (subflows > 1 && !are_one_cubic()) {
 		for_us = rtt_us / 2;
