@@ -211,9 +211,9 @@ func printCosts(timed, counted bench) {
 	fmt.Printf(`
 ## Cost of the congestion controls
 
-Instructions per ACK in all callbacks, telemetry included, behind queues of 400 Mbit/s together, where some 15,000 ACKs a
-second arrive, in connections that have lived for some seconds. What the kernel takes to measure each call, which the
-empty callbacks of %s show, is left out. Ratios are to a BPF port of CUBIC, over as many subflows. Instructions are
+Instructions per ACK in all callbacks, telemetry included, behind queues of 400 Mbit/s together, one for each subflow, where
+some 15,000 ACKs a second arrive, in connections that have lived for some seconds. What the kernel takes to measure each
+call, which the empty callbacks of %s show, is left out. Ratios are to a BPF port of CUBIC, over as many subflows. Instructions are
 counted in a VM (`+"`make bench-instructions`"+`; Linux %s) and say nothing of
 caches. Nanoseconds do, measuring included, as does CPU: how long all CPUs together are busy for a GB, sent and received.
 These two are of one machine (Linux %s) and vary by a third; [performance.md](performance.md) has more of
@@ -229,9 +229,20 @@ them, and `+"`make bench`"+` measures yours.
 		}
 	}
 	for _, name := range names {
-		fmt.Printf("| `%s` |%s |%s |%s |%s |%s |%s |\n", name,
-			counted.net(name, 1), counted.net(name, 2), counted.net(name, 4), counted.net(name, 8),
+		fmt.Printf("| `%s` |%s |%s |%s |%s |%s |%s |\n", name, counted.net(benched.Queued, name, 1),
+			counted.net(benched.Queued, name, 2), counted.net(benched.Queued, name, 4), counted.net(benched.Queued, name, 8),
 			timed.gross(name, 2), timed.cpu(name))
+	}
+	fmt.Print(`
+The same where all subflows share one queue of 400 Mbit/s and 100 packets, which is 3 ms long: coupled subflows look at each
+other, and answer each other's losses. A look costs the more the more subflows there are.
+
+| name | 2 subflows | ratio | 4 subflows | ratio | 8 subflows | ratio |
+|---|---|---|---|---|---|---|
+`)
+	for _, name := range names {
+		fmt.Printf("| `%s` |%s |%s |%s |\n", name, counted.net(benched.OneQueue, name, 2),
+			counted.net(benched.OneQueue, name, 4), counted.net(benched.OneQueue, name, 8))
 	}
 }
 
@@ -243,8 +254,8 @@ func printRules(k catalog.Kind) {
 	}
 }
 
-func (b bench) net(name string, subflows int) string {
-	c, ok := b.CostOf(name, subflows)
+func (b bench) net(condition, name string, subflows int) string {
+	c, ok := b.CostOf(condition, name, subflows)
 	switch {
 	case !ok:
 		return " – | –"
@@ -255,7 +266,7 @@ func (b bench) net(name string, subflows int) string {
 }
 
 func (b bench) gross(name string, subflows int) string {
-	c, ok := b.CostOf(name, subflows)
+	c, ok := b.CostOf(benched.Queued, name, subflows)
 	if !ok {
 		return " –"
 	}

@@ -81,11 +81,16 @@ func (b *bench) prepare(entries []catalog.Entry) error {
 		return err
 	}
 	b.networks = append(b.networks, direct)
-	queued, err := newQueued(queuedRate)
+	queued, err := newQueued(queuedRate, false)
 	if err != nil {
 		return err
 	}
 	b.networks = append(b.networks, queued)
+	oneQueue, err := newQueued(queuedRate, true)
+	if err != nil {
+		return err
+	}
+	b.networks = append(b.networks, oneQueue)
 
 	const largePackets, fullQueues = "bare veth: packets of up to 64 kB, slow start", benched.Queued
 	all := append([]string{reno, cubic, yardstick}, names...)
@@ -100,6 +105,9 @@ func (b *bench) prepare(entries []catalog.Entry) error {
 	}
 	if b.counts {
 		b.cells = slices.DeleteFunc(b.cells, func(c *cell) bool { return !c.timed })
+		for _, subflows := range []int{2, 4, maxPaths} {
+			b.cells = append(b.cells, &cell{condition: benched.OneQueue, timed: true, subflows: subflows, net: oneQueue, controls: own})
+		}
 	}
 	return nil
 }

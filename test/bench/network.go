@@ -31,8 +31,10 @@ type network struct {
 	sender   *lab.Host
 	receiver *lab.Host
 	listener *mptcp.Listener // on all of the receiver's addresses: later subflows need it too
+	first    *lab.Link       // from the sender to the router, if there is one
 	paths    []*lab.Link     // ends at the receiver
 	rate     uint64          // bit/s of the paths in use together; 0: unlimited
+	shared   bool            // the paths share one queue, that of the first link
 	subflows int             // that are set up at present
 }
 
@@ -51,19 +53,24 @@ func newDirect() (*network, error) {
 	})
 }
 
-// newQueued has each path end in a queue with a rate, behind a router. There TCP sends frames of
-// 1500 bytes, and fills the queues instead of waiting before them.
+// newQueued has queues with a rate, one before the router for all paths, or one behind it for each. There TCP sends
+// frames of 1500 bytes, and fills the queues instead of waiting before them.
 //
 //	sender ─── router ═══ receiver
-func newQueued(rate uint64) (*network, error) {
-	n := &network{rate: rate}
+func newQueued(rate uint64, shared bool) (*network, error) {
+	n := &network{rate: rate, shared: shared}
 	return n, n.build(func() error {
 		router, err := n.lab.Router("router")
 		if err != nil {
 			return err
 		}
-		if _, err := n.lab.Link(n.sender, router, lab.LinkOpts{}); err != nil {
+		if n.first, err = n.lab.Link(n.sender, router, lab.LinkOpts{}); err != nil {
 			return err
+		}
+		if shared {
+			if err := n.first.Set(lab.AtoB, lab.Shape{Rate: rate}); err != nil {
+				return err
+			}
 		}
 		for range maxPaths {
 			if err := n.link(router); err != nil {
@@ -114,8 +121,8 @@ func (n *network) link(from *lab.Host) error {
 	return err
 }
 
-// use announces as many addresses as there shall be subflows, and shares the rate among their paths, as 2 : 3 : 4 and so
-// on: behind equal queues that fill in step subflows seem to share one.
+// use announces as many addresses as there shall be subflows, and shares the rate among their paths if each has a queue, as
+// 2 : 3 : 4 and so on: behind equal queues that fill in step subflows seem to share one.
 func (n *network) use(subflows int) error {
 	if n.subflows == subflows {
 		return nil
@@ -125,7 +132,7 @@ func (n *network) use(subflows int) error {
 		if i > 0 {
 			announced = append(announced, lab.MPTCPEndpoint{Addr: path.Addr(n.receiver), Signal: true})
 		}
-		if n.rate == 0 {
+		if n.rate == 0 || n.shared {
 			continue
 		}
 		parts, of := uint64(2+i), uint64(subflows*(subflows+3)/2)

@@ -16,8 +16,12 @@ const (
 	InstructionsFile = "docs/instructions.json"
 )
 
-// Queued is the condition in which the cost per ACK is realistic.
-const Queued = "queues: frames of 1500 bytes, congestion avoidance"
+// The conditions in which the cost per ACK is realistic: each path has a queue, where hardly any subflows are coupled, or
+// all paths share one.
+const (
+	Queued   = "queues: frames of 1500 bytes, congestion avoidance"
+	OneQueue = "one queue for all: frames of 1500 bytes, congestion avoidance"
+)
 
 // A Report is one run of the benchmark.
 type Report struct {
@@ -83,10 +87,10 @@ func Read(path string) (*Report, error) {
 	return r, nil
 }
 
-// CostOf returns what a control costs behind queues.
-func (r *Report) CostOf(control string, subflows int) (c Cost, found bool) {
+// CostOf returns what a control costs.
+func (r *Report) CostOf(condition, control string, subflows int) (c Cost, found bool) {
 	i := slices.IndexFunc(r.Cost, func(c Cost) bool {
-		return c.Condition == Queued && c.Control == control && c.Subflows == subflows
+		return c.Condition == condition && c.Control == control && c.Subflows == subflows
 	})
 	if i < 0 {
 		return c, false

@@ -44,7 +44,7 @@ func performance(w *strings.Builder, root string) error {
 	for _, name := range names {
 		fmt.Fprintf(w, "| `%s` |", name)
 		for _, subflows := range []int{1, 2, 4, 8} {
-			c, found := b.CostOf(name, subflows)
+			c, found := b.CostOf(benched.Queued, name, subflows)
 			if !found {
 				w.WriteString(" – |")
 				continue
@@ -52,7 +52,7 @@ func performance(w *strings.Builder, root string) error {
 			fmt.Fprintf(w, " %.0f ns (%.0f–%.0f) |", c.Net.Median, c.Net.Low, c.Net.High)
 		}
 		share, goodput, cpu := "–", "–", "–"
-		if c, found := b.CostOf(name, 2); found {
+		if c, found := b.CostOf(benched.Queued, name, 2); found {
 			share = fmt.Sprintf("%.1f %%", 100*c.Net.Median*1e-9*acks)
 		}
 		if g, found := b.GoodputOf(name); found {
