@@ -361,7 +361,7 @@ bench: deps build ## Compare goodput and cost per ACK with other controls (BENCH
 	@$(MAKE) --no-print-directory bench-scrape
 
 .PHONY: bench-instructions
-bench-instructions: deps build ## Count, in a VM, the instructions of an ACK that docs/algorithms.md shows (three quarters of an hour)
+bench-instructions: deps build ## Count, in a VM, the instructions of an ACK that docs/algorithms.md shows (an hour)
 	go build -o bin/bench ./test/bench
 	mkdir -p .cache/bench
 	go run ./test/kernels/cmd/vm run -own-time -instruction 1ns -kernel $(KERNEL) -mpcc=false -results .cache/bench \
