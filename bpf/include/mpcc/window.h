@@ -228,10 +228,10 @@ static __always_inline void apply_steps(struct tcp_sock *tp, struct mpcc_flow *f
 #define MPCC_CUBIC_MOST_US 31250
 
 /*
- * For how long a decision stands, unless a loss comes first. After a look at the siblings for an RTT, as RFC 6356 lets LIA's
- * alpha do. A step along mpCUBIC's curve stands for half an RTT: stretched over n subflows the curve is n times as slow, and
- * its clock ticks every 2n ms. So the siblings, whose sockets may lie in another core's cache, are not read at every ACK;
- * what they do is noticed that much later.
+ * For how long a decision stands, unless a loss comes first. After a look at the siblings until the next look is due
+ * (looks_every_us). A step along mpCUBIC's curve stands for half an RTT: stretched over n subflows the curve is n times as
+ * slow, and its clock ticks every 2n ms. So the siblings, whose sockets may lie in another core's cache, are not read at
+ * every ACK; what they do is noticed that much later.
  */
 static __always_inline __u32 stands_for(const struct tcp_sock *tp, const struct mpcc_flow *flow)
 {
