@@ -31,10 +31,9 @@ type network struct {
 	sender   *lab.Host
 	receiver *lab.Host
 	listener *mptcp.Listener // on all of the receiver's addresses: later subflows need it too
-	first    *lab.Link       // from the sender to the router, if there is one
 	paths    []*lab.Link     // ends at the receiver
 	rate     uint64          // bit/s of the paths in use together; 0: unlimited
-	shared   bool            // the paths share one queue, that of the first link
+	shared   bool            // the paths share one queue, that of the link before the router
 	subflows int             // that are set up at present
 }
 
@@ -64,11 +63,12 @@ func newQueued(rate uint64, shared bool) (*network, error) {
 		if err != nil {
 			return err
 		}
-		if n.first, err = n.lab.Link(n.sender, router, lab.LinkOpts{}); err != nil {
+		first, err := n.lab.Link(n.sender, router, lab.LinkOpts{})
+		if err != nil {
 			return err
 		}
 		if shared {
-			if err := n.first.Set(lab.AtoB, lab.Shape{Rate: rate}); err != nil {
+			if err := first.Set(lab.AtoB, lab.Shape{Rate: rate}); err != nil {
 				return err
 			}
 		}

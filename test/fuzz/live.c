@@ -12,7 +12,7 @@
  * also where the peer, or the path, is hostile: ACKs for nothing and for more than was ever sent, RTTs of nothing and of
  * hours, silences of days
  * and once: nine subflows count, a socket that is another connection's by now does not, plain TCP is handed over, and
- * the last day of a week's transfer is as the second.
+ * the last day of a week's transfer is as the second, and status's coupling is worked out twice a second.
  */
 #include "native.h"
 
@@ -428,6 +428,22 @@ static void require_idle_backup(void)
 	connection.contexts[0].backup = 0;
 }
 
+/* A subflow whose live state is refreshed every 20 ms for ten seconds, beside a sibling. */
+static void require_couplings(void)
+{
+	struct tcp_sock *tp = &connection.subflows[0];
+	struct mpcc_subflow live = { .opened_us = tp->tcp_mstamp, .updated_us = tp->tcp_mstamp };
+	__u32 made = 0;
+
+	require(!coupling_stands(tp, &live), "a new subflow has no coupling");
+	for (__u32 i = 0; i < 500; i++) {
+		tp->tcp_mstamp += 20000;
+		made += !coupling_stands(tp, &live);
+		live.updated_us = tp->tcp_mstamp;
+	}
+	require(made >= 19 && made <= 21, "%u couplings in ten seconds", made);
+}
+
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
 	static struct mptcp_subflow_context elsewhere;
@@ -436,6 +452,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 
 	start();
 	require_idle_backup();
+	require_couplings();
 	require_counting(9);
 	connection.subflows[8].inet_conn.icsk_ulp_data = &elsewhere;
 	require_counting(8);

@@ -2,7 +2,7 @@
 /*
  * A part of CUBIC (window.h) under DTS: an uncoupled subflow with a constant window and RTT has the part p = eps over the
  * largest eps of Reno's growth, and p^(2/3) of the time on CUBIC's course. The part changes at looks at the siblings, one
- * in 4 to 16 RTTs.
+ * in 8 to 16 RTTs.
  */
 #include "native.h"
 
@@ -107,7 +107,7 @@ static void watch_looks(__u32 n, __u32 acks)
 		 * of a round trip may lack a few microseconds of an RTT.
 		 */
 		require(looks++ < 2 ||
-				(since_us >= 3ULL * acks * every_us && since_us < 18ULL * rtt_us),
+				(since_us >= 7ULL * acks * every_us && since_us < 18ULL * rtt_us),
 			"a look after %llu us, RTT %u us", since_us, rtt_us);
 		looked_us = tp->tcp_mstamp;
 	}

@@ -161,7 +161,7 @@ static void check_response(struct input *in)
 	flow->trial = draw_byte(in) % 2;
 	flow->random = draw_byte(in) % 4;
 	flow->last_max = draw_byte(in) % 2 ? draw_number(in, 23) :
-					     __builtin_fmin(w, MPCC_MOST_LAST_MAX);
+					     __builtin_fmin(w, MPCC_MOST_PACKETS);
 	flow->gap = draw_byte(in) % 64;
 	tp->tcp_mstamp += draw_byte(in);
 	flow->curve_subflows = draw_byte(in) % 2;
@@ -223,7 +223,7 @@ static void check_response(struct input *in)
 		last_max = w;
 	else if (last_max > w && !stays)
 		last_max = __builtin_floor((w + after) / 2.);
-	last_max = __builtin_fmin(last_max, MPCC_MOST_LAST_MAX);
+	last_max = __builtin_fmin(last_max, MPCC_MOST_PACKETS);
 	require(flow->random == random && flow->trial == trial && flow->last_max == last_max,
 		"%u packets: sure %u times, want %u, in a trial %d, want %d; %u packets at most, want %g",
 		w, flow->random, random, flow->trial, trial, flow->last_max, last_max);

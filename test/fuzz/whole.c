@@ -437,7 +437,7 @@ static void check_queue(const struct sight *s, __u32 n)
 	none = none && left > cubic;
 	whole = shortest_s(n) * sum(rate, n);
 	flow_of(tp)->credit_q29 = 0;
-	flow_of(tp)->last_max = MPCC_MOST_LAST_MAX;
+	flow_of(tp)->last_max = MPCC_MOST_PACKETS;
 	flow_of(tp)->lost = 1; /* once before */
 	lose(0);
 	require(window(0) == (none ? left : cubic), "%g packets left, %s", window(0),

@@ -38,8 +38,13 @@ struct mpcc_queue {
 	__u16 peak; /* the longest RTT */
 };
 
-/* The most packets that mpcc_flow's last_max holds: no window of a TCP connection comes near. */
-#define MPCC_MOST_LAST_MAX ((1U << 23) - 1)
+/* The most packets of a window: mpcc_flow's last_max holds so many, and no TCP connection comes near. */
+#define MPCC_MOST_PACKETS ((1U << 23) - 1)
+
+static __always_inline __u32 at_most_packets(__u64 window)
+{
+	return window < MPCC_MOST_PACKETS ? window : MPCC_MOST_PACKETS;
+}
 
 /*
  * The head of every algorithm's struct cc_state. Times are low bits of tcp_mstamp. Those of 32 are compared by how

@@ -201,8 +201,8 @@ static __always_inline bool is_only_subflow(const struct tcp_sock *tp)
 }
 
 /*
- * What a group is as one connection (whole.h). Integers, which take a third of the instructions of struct mpcc_num: with
- * windows below 2^23 none overflows. RTTs are in us8 (fixed.h).
+ * What a group is as one connection (whole.h). Integers, which take fewer instructions than struct mpcc_num: with windows of
+ * at most MPCC_MOST_PACKETS none overflows. RTTs are in us8 (fixed.h).
  */
 struct mpcc_whole {
 	__u64 rate_q36; /* sum w / rtt */
@@ -264,7 +264,7 @@ static __always_inline bool count_path(struct cc_view *v, const struct mpcc_path
 	return true;
 }
 
-/* In a group of subflows that are one CUBIC (whole.h) each of them adds so much to the least time between two looks. */
+/* The least time between two looks of a subflow at its siblings, for each subflow of a group that is one CUBIC (whole.h). */
 #define MPCC_LOOK_US 6144
 
 /*
@@ -295,15 +295,19 @@ static __always_inline bool lost_of_late(const struct tcp_sock *self, const stru
 		elapsed_us((__u32)self->tcp_mstamp, flow->curve.began_us) < looks_every_us(self));
 }
 
+static __always_inline __u64 rate_of_path(const struct mpcc_path *p)
+{
+	return ((__u64)at_most_packets(p->cwnd) << 36) / p->srtt_us8;
+}
+
 /* Adds a path of the group. part_q10 is the rule's step over Reno's, in 2^-10; 0: not known. */
 static __always_inline void add_to_whole(struct mpcc_whole *whole, const struct mpcc_path *p,
 					 __u32 part_q10)
 {
-	__u64 window = p->cwnd < MPCC_MOST_LAST_MAX ? p->cwnd : MPCC_MOST_LAST_MAX;
-
-	whole->rate_q36 += (window << 36) / p->srtt_us8;
+	whole->rate_q36 += rate_of_path(p);
 	if (part_q10)
-		whole->parts_q60 += ((__u64)part_q10 << 50) / (p->srtt_us8 * window);
+		whole->parts_q60 += ((__u64)part_q10 << 50) /
+				    (p->srtt_us8 * (__u64)at_most_packets(p->cwnd));
 	else
 		whole->others_q60 += (1ULL << 60) / p->srtt_us8;
 	if (!whole->shortest_us8 || p->srtt_us8 < whole->shortest_us8)

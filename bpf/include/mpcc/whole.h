@@ -37,9 +37,7 @@
 /* The window of the whole, packets. */
 static __always_inline __u32 whole_window(const struct mpcc_whole *whole)
 {
-	__u64 packets = (whole->rate_q36 * whole->shortest_us8 + (1ULL << 35)) >> 36;
-
-	return packets < MPCC_MOST_LAST_MAX ? packets : MPCC_MOST_LAST_MAX;
+	return at_most_packets((whole->rate_q36 * whole->shortest_us8 + (1ULL << 35)) >> 36);
 }
 
 /*
@@ -49,7 +47,7 @@ static __always_inline __u32 whole_window(const struct mpcc_whole *whole)
 static __always_inline __u32 segments_of_reno(const struct mpcc_whole *whole,
 					      const struct mpcc_path *p)
 {
-	__u64 window = p->cwnd < MPCC_MOST_LAST_MAX ? p->cwnd : MPCC_MOST_LAST_MAX;
+	__u64 window = at_most_packets(p->cwnd);
 
 	return window * 15 * whole->shortest_us8 / (8ULL * p->srtt_us8);
 }
@@ -67,8 +65,7 @@ static __always_inline __u64 at_most(__u64 a, __u64 b)
 static __always_inline __u32 divide_step(const struct mpcc_whole *whole, const struct mpcc_path *p,
 					 __u32 step_q29, __u64 cnt)
 {
-	__u64 window = p->cwnd < MPCC_MOST_LAST_MAX ? p->cwnd : MPCC_MOST_LAST_MAX;
-	__u64 own_q36 = (window << 36) / p->srtt_us8, rate_q36 = whole->rate_q36;
+	__u64 own_q36 = rate_of_path(p), rate_q36 = whole->rate_q36;
 	__u64 ratio_q16, steps_q20;
 
 	/* X / x_r */
@@ -188,7 +185,7 @@ static __always_inline void leave_whole(struct mpcc_flow *flow, const struct tcp
 	flow->whole = 0;
 	flow->trial = 0;
 	flow->curve_subflows = 0;
-	flow->last_max = tp->snd_cwnd < MPCC_MOST_LAST_MAX ? tp->snd_cwnd : MPCC_MOST_LAST_MAX;
+	flow->last_max = at_most_packets(tp->snd_cwnd);
 }
 
 /*

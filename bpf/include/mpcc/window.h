@@ -52,7 +52,8 @@ static __always_inline void look(struct cc_view *v, const struct tcp_sock *tp, _
 /*
  * Whether a subflow alone at its bottleneck keeps what it has from the sums over all subflows. before_us is when that was
  * asked last: the siblings are looked at anew once a bit of the clock has turned since that counts for about
- * MPCC_PART_RTTS. So a look comes after half to twice as many RTTs, and there is no time of a look to remember.
+ * MPCC_PART_RTTS. So a look comes after half as many RTTs or more, seldom after more than as many, and there is no time of a
+ * look to remember.
  */
 static __always_inline bool sums_stand(const struct tcp_sock *tp, __u32 before_us)
 {
@@ -389,7 +390,7 @@ static __noinline __u32 answer_loss(struct sock *sk, bool congestion)
 		last_max = cubic_last_max(last_max, cwnd, after);
 	else if (last_max < cwnd)
 		last_max = cwnd;
-	flow->last_max = last_max < MPCC_MOST_LAST_MAX ? last_max : MPCC_MOST_LAST_MAX;
+	flow->last_max = at_most_packets(last_max);
 	void_decision(flow);
 	return after;
 }
