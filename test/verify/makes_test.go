@@ -24,26 +24,32 @@ func TestBrokenOffNothingGoesOn(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(root, "Makefile"), []byte(rule), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	// To open a FIFO for reading and writing waits for nobody.
+	both, err := os.OpenFile(fifo, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer both.Close()
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() {
 		_, err := (&bench{root: root}).makes(ctx, "begin")
 		ended <- err
 	}()
-	f, err := os.Open(fifo)
+	if _, err := bufio.NewReader(both).ReadString('\n'); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(fifo, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	r := bufio.NewReader(f)
-	if _, err := r.ReadString('\n'); err != nil {
-		t.Fatal(err)
-	}
+	both.Close()
 	stop()
 	if err := <-ended; err == nil {
 		t.Error("no error says that it was broken off")
 	}
-	if rest, err := io.ReadAll(r); err != nil || len(rest) > 0 {
+	if rest, err := io.ReadAll(f); err != nil || len(rest) > 0 {
 		t.Errorf("%q, %v", rest, err)
 	}
 }

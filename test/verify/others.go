@@ -15,6 +15,9 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
+
+	"github.com/prometheus/procfs"
 
 	"github.com/mpcc/mpcc/test/verified"
 )
@@ -115,7 +118,7 @@ func (b *bench) makes(ctx context.Context, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "make", append([]string{"--no-print-directory"}, args...)...)
 	cmd.Dir = b.root
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
+	cmd.Cancel = func() error { return terminate(cmd.Process.Pid) }
 	var printed bytes.Buffer
 	both := io.MultiWriter(os.Stderr, &printed)
 	cmd.Stdout, cmd.Stderr = both, both
@@ -124,6 +127,34 @@ func (b *bench) makes(ctx context.Context, args ...string) (string, error) {
 		return "", context.Cause(ctx) // which says nothing of what was run
 	}
 	return printed.String(), err
+}
+
+// terminate sends SIGTERM to each process of a group, and waits until none is left. A signal to the whole group would miss a
+// child that is about to be forked by a process that blocks signals meanwhile, as a shell does.
+func terminate(group int) error {
+	asked := map[int]bool{}
+	for left := true; left; time.Sleep(10 * time.Millisecond) {
+		all, err := procfs.AllProcs()
+		if err != nil {
+			return err
+		}
+		left = false
+		for _, p := range all {
+			s, err := p.Stat()
+			if err != nil || s.PGRP != group || s.State == "Z" {
+				continue
+			}
+			left = true
+			if asked[p.PID] {
+				continue
+			}
+			asked[p.PID] = true
+			if err := syscall.Kill(p.PID, syscall.SIGTERM); err != nil && !errors.Is(err, syscall.ESRCH) {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // runSelftests runs the kernel's own selftests with congestion controls as the default, in VMs in their own time.
