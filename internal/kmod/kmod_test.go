@@ -26,7 +26,7 @@ func TestChangesWait(t *testing.T) {
 	if err := unix.Mkfifo(fifo, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// A command that goes on after the change, as if the change had been killed: until somebody reads the FIFO.
+	// A command that goes on after the change, as if the change had been killed: until somebody opens the FIFO.
 	if err := first.run(t.Context(), "sh", "-c", "{ : >"+fifo+"; } >/dev/null 2>&1 &"); err != nil {
 		t.Fatal(err)
 	}
@@ -40,9 +40,11 @@ func TestChangesWait(t *testing.T) {
 	if !errors.As(err, &held) || !errors.Is(err, reason) {
 		t.Errorf("while a command runs: %v", err)
 	}
-	if _, err := os.ReadFile(fifo); err != nil {
+	f, err := os.OpenFile(fifo, os.O_RDWR, 0) // waits for nobody, as it is for writing too
+	if err != nil {
 		t.Fatal(err)
 	}
+	defer f.Close()
 	second, err := begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
