@@ -130,21 +130,22 @@ func (b *bench) makes(ctx context.Context, args ...string) (string, error) {
 }
 
 // terminate sends SIGTERM to each process of a group, and waits until none is left. A signal to the whole group would miss a
-// child that is about to be forked by a process that blocks signals meanwhile, as a shell does.
+// child that is about to be forked by a process that blocks signals meanwhile, as a shell does. So would one look at the
+// processes, if the parent ended during that look; only the second look without any counts.
 func terminate(group int) error {
 	asked := map[int]bool{}
-	for left := true; left; time.Sleep(10 * time.Millisecond) {
+	for without := 0; without < 2; time.Sleep(10 * time.Millisecond) {
 		all, err := procfs.AllProcs()
 		if err != nil {
 			return err
 		}
-		left = false
+		without++
 		for _, p := range all {
 			s, err := p.Stat()
 			if err != nil || s.PGRP != group || s.State == "Z" {
 				continue
 			}
-			left = true
+			without = 0
 			if asked[p.PID] {
 				continue
 			}
