@@ -243,7 +243,7 @@ func UnloadAll(ctx context.Context) (all []Unloaded, ended []CgroupUse, err erro
 		return nil, nil, err
 	}
 	defer unlock()
-	if ended, err = endAllUses(); err != nil {
+	if ended, err = endAllUses(ctx); err != nil {
 		return nil, ended, err
 	}
 	pins, err := pins()
@@ -501,7 +501,7 @@ func detach(ctx context.Context, p pin) (Unloaded, error) {
 	if err != nil {
 		return Unloaded{}, err
 	}
-	ended, err := endUses(used, func(u CgroupUse) bool { return p.kind == catalog.CC && u.What == p.name })
+	ended, err := endUses(ctx, used, func(u CgroupUse) bool { return p.kind == catalog.CC && u.What == p.name })
 	if err != nil {
 		return Unloaded{}, err
 	}
@@ -577,7 +577,7 @@ func sweepNames(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := sweepUses(offered[plugOf(catalog.CC)]); err != nil {
+	if err := sweepUses(ctx, offered[plugOf(catalog.CC)]); err != nil {
 		return err
 	}
 	_, err = giveBack(ctx, func(_ netns.NS, p *plug, name string) bool {

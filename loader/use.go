@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
@@ -281,7 +282,7 @@ func start(ctx context.Context, u CgroupUse, cgroup string, attach func(u Cgroup
 		isNew = true
 	}
 	// The former one goes after the new one has come, so that there is one all the time.
-	_, err = endUses(all, func(former CgroupUse) bool {
+	_, err = endUses(ctx, all, func(former CgroupUse) bool {
 		return former != u && former.ID == u.ID && former.To == u.To && (former.What == Multipath) == (u.What == Multipath)
 	})
 	return isNew, err
@@ -323,16 +324,20 @@ func EndCgroupUses(ctx context.Context, selected func(CgroupUse) bool) ([]Cgroup
 	if err != nil {
 		return nil, err
 	}
-	ended, err := endUses(all, selected)
+	ended, err := endUses(ctx, all, selected)
 	return ended, errors.Join(err, removeIfEmpty(useDir), removeIfEmpty(pinDir))
 }
 
-func endUses(all []CgroupUse, selected func(CgroupUse) bool) (ended []CgroupUse, err error) {
+func endUses(ctx context.Context, all []CgroupUse, selected func(CgroupUse) bool) (ended []CgroupUse, err error) {
 	for _, u := range all {
 		if !selected(u) {
 			continue
 		}
-		if err := os.Remove(u.pin()); err != nil {
+		l, err := pinnedLink(u.pin())
+		if err != nil {
+			return ended, err
+		}
+		if err := l.end(ctx); err != nil {
 			return ended, err
 		}
 		ended = append(ended, u)
@@ -341,21 +346,97 @@ func endUses(all []CgroupUse, selected func(CgroupUse) bool) (ended []CgroupUse,
 }
 
 // endAllUses also ends those whose pins this version of mpcc cannot read.
-func endAllUses() (ended []CgroupUse, err error) {
+func endAllUses(ctx context.Context) (ended []CgroupUse, err error) {
 	if uses, err := CgroupUses(); err == nil {
 		ended = uses
+	}
+	pins, err := filepath.Glob(filepath.Join(useDir, "*"))
+	if err != nil {
+		return nil, err
+	}
+	for _, pin := range pins {
+		l, err := pinnedLink(pin)
+		if err != nil {
+			continue // it is no link, and is removed with the directory
+		}
+		if err := l.end(ctx); err != nil {
+			return nil, err
+		}
 	}
 	return ended, os.RemoveAll(useDir)
 }
 
+// useLink is the link of a use, and the program that it alone attaches.
+type useLink struct {
+	pin     string
+	id      link.ID
+	program ebpf.ProgramID
+}
+
+func pinnedLink(pin string) (useLink, error) {
+	l, err := link.LoadPinnedLink(pin, nil)
+	if err != nil {
+		return useLink{}, explain("open "+pin, err)
+	}
+	defer l.Close()
+	info, err := l.Info()
+	if err != nil {
+		return useLink{}, explain("read "+pin, err)
+	}
+	return useLink{pin, info.ID, info.Program}, nil
+}
+
+// end removes the pin, and waits until the program runs no more.
+func (l useLink) end(ctx context.Context) error {
+	if err := os.Remove(l.pin); err != nil {
+		return err
+	}
+	for end := time.Now().Add(30 * time.Second); ; {
+		if lives, err := l.programLives(); err != nil || !lives {
+			return err
+		}
+		if time.Now().After(end) {
+			return l.checkEnded()
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
+// programLives reports whether the kernel still has the link's program. It detaches a program some time after the link's
+// last holder, a pin or a process, has gone, and lets go of it after that. Without CAP_SYS_ADMIN it tells nobody which
+// programs there are; then the answer is no.
+func (l useLink) programLives() (bool, error) {
+	next, err := ebpf.ProgramGetNextID(l.program - 1)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.EPERM) {
+		return false, nil
+	}
+	return next == l.program, err
+}
+
+// checkEnded returns an error if there is the link. A program may live without it: somebody looks at it.
+func (l useLink) checkEnded() error {
+	held, err := link.NewFromID(l.id)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		err = held.Close()
+	}
+	return errors.Join(fmt.Errorf("%s is removed, but what it stands for goes on: another program holds its link; bpftool link show id %d names it", l.pin, l.id), err)
+}
+
 // sweepUses ends the uses of groups and namespaces that have been removed, and of congestion controls that the kernel no
 // longer offers.
-func sweepUses(offered []string) error {
+func sweepUses(ctx context.Context, offered []string) error {
 	found, err := readUses()
 	if err != nil {
 		return err
 	}
-	_, err = endUses(found.all, func(u CgroupUse) bool {
+	_, err = endUses(ctx, found.all, func(u CgroupUse) bool {
 		return found.isOver(u) || u.What != Multipath && !slices.Contains(offered, u.What)
 	})
 	return errors.Join(err, removeIfEmpty(useDir))

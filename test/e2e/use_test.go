@@ -7,16 +7,20 @@ package e2e
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"net"
 	"net/netip"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
 	"github.com/mpcc/mpcc/internal/cgroups"
@@ -313,6 +317,78 @@ func TestOneKernelUseMultipath(t *testing.T) {
 	}
 	if dial(anywhere) {
 		t.Error("bash has an MPTCP connection outside the group")
+	}
+}
+
+// A use ends before the command that ends it, which waits for another program that holds its link, half a minute at
+// most.
+func TestOneKernelUseHeld(t *testing.T) {
+	untouched(t)
+	inGroup := newCgroup(t, "mpcc-use")
+	group, err := cgroups.Find("mpcc-use")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pin := "/sys/fs/bpf/mpcc/use/mptcp-" + strconv.FormatUint(group.ID, 10)
+	remove := func() (other link.Link, said <-chan string) {
+		t.Helper()
+		mpcc(t, "use", "--multipath", "--cgroup", "mpcc-use")
+		other, err := link.LoadPinnedLink(pin, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan string, 1)
+		go func() {
+			out, _ := exec.Command(os.Getenv("MPCC_BIN"), "use", "--remove", "--cgroup", "mpcc-use").CombinedOutput()
+			ended <- string(out)
+		}()
+		if !eventually(time.Minute, func() bool { _, err := os.Stat(pin); return errors.Is(err, fs.ErrNotExist) }) {
+			t.Fatal("the pin stays")
+		}
+		return other, ended
+	}
+	protocol := func() (got int) {
+		t.Helper()
+		inGroup(func() {
+			fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer unix.Close(fd)
+			if got, err = unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_PROTOCOL); err != nil {
+				t.Fatal(err)
+			}
+		})
+		return got
+	}
+
+	other, ended := remove()
+	select {
+	case said := <-ended:
+		t.Errorf("the command ended while another program held the link, and said %q", said)
+	case <-time.After(time.Second):
+	}
+	if got := protocol(); got != unix.IPPROTO_MPTCP {
+		t.Errorf("a held link: a socket of protocol %d", got)
+	}
+	if err := other.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if said, want := <-ended, "mptcp: no longer used in cgroup mpcc-use\n"; said != want {
+		t.Errorf("the command said %q, want %q", said, want)
+	}
+	if got := protocol(); got != unix.IPPROTO_TCP {
+		t.Errorf("after the command: a socket of protocol %d", got)
+	}
+
+	other, ended = remove()
+	want := regexp.MustCompile(`^mpcc: ` + pin + ` is removed, but what it stands for goes on: another program holds its link; ` +
+		`bpftool link show id \d+ names it\n$`)
+	if said := <-ended; !want.MatchString(said) {
+		t.Errorf("the command said %q, want %s", said, want)
+	}
+	if err := other.Close(); err != nil {
+		t.Fatal(err)
 	}
 }
 
