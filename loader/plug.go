@@ -89,9 +89,16 @@ func (p *plug) offered() ([]string, error) {
 // stillOffered reports whether the kernel still offers a name after so long. The kernel takes the name away some
 // time after the link's last holder, a pin or a process, has gone: seconds, where all CPUs are busy.
 func (p *plug) stillOffered(ctx context.Context, name string, after time.Duration) (bool, error) {
-	for end := time.Now().Add(after); ; {
+	return lasts(ctx, after, func() (bool, error) {
 		names, err := p.offered()
-		if err != nil || !slices.Contains(names, name) {
+		return slices.Contains(names, name), err
+	})
+}
+
+// lasts reports whether a state of the kernel lasts for so long; it returns as soon as the state has ended.
+func lasts(ctx context.Context, long time.Duration, state func() (bool, error)) (bool, error) {
+	for end := time.Now().Add(long); ; {
+		if still, err := state(); err != nil || !still {
 			return false, err
 		}
 		if time.Now().After(end) {

@@ -391,24 +391,15 @@ func (l useLink) end(ctx context.Context) error {
 	if err := os.Remove(l.pin); err != nil {
 		return err
 	}
-	for end := time.Now().Add(30 * time.Second); ; {
-		if lives, err := l.programLives(); err != nil || !lives {
-			return err
-		}
-		if time.Now().After(end) {
-			return l.checkEnded()
-		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(time.Millisecond):
-		}
+	if lives, err := lasts(ctx, 30*time.Second, l.programLives); err != nil || !lives {
+		return err
 	}
+	return l.checkEnded()
 }
 
-// programLives reports whether the kernel still has the link's program. It detaches a program some time after the link's
-// last holder, a pin or a process, has gone, and lets go of it after that. Without CAP_SYS_ADMIN it tells nobody which
-// programs there are; then the answer is no.
+// programLives reports whether the kernel still has the link's program. The kernel detaches a program some time after the
+// link's last holder, a pin or a process, has gone, and frees the program after that. The kernel lists programs for holders
+// of CAP_SYS_ADMIN alone; without that capability the answer is no.
 func (l useLink) programLives() (bool, error) {
 	next, err := ebpf.ProgramGetNextID(l.program - 1)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.EPERM) {
@@ -417,7 +408,8 @@ func (l useLink) programLives() (bool, error) {
 	return next == l.program, err
 }
 
-// checkEnded returns an error if there is the link. A program may live without it: somebody looks at it.
+// checkEnded returns an error if the link lives on. A program without its link may live too, while a monitor has the
+// program open.
 func (l useLink) checkEnded() error {
 	held, err := link.NewFromID(l.id)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -219,6 +219,16 @@ func TestOneKernelUseForDestinations(t *testing.T) {
 	check(anywhere, mptcp.Options{}, standard, standard)
 }
 
+// newSocketsProtocol makes a socket, and returns which protocol the kernel has given it.
+func newSocketsProtocol(family, kind, protocol int) (int, error) {
+	fd, err := unix.Socket(family, kind, protocol)
+	if err != nil {
+		return 0, err
+	}
+	defer unix.Close(fd)
+	return unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_PROTOCOL)
+}
+
 // Programs in a cgroup get MPTCP sockets in place of TCP ones without a change to them, but not where MPTCP is
 // turned off, which would refuse them; all other sockets stay what they are.
 func TestOneKernelUseMultipath(t *testing.T) {
@@ -233,13 +243,8 @@ func TestOneKernelUseMultipath(t *testing.T) {
 
 	protocol := func(h *lab.Host, family, kind, protocol int) (got int) {
 		t.Helper()
-		err := h.Do(func() error {
-			fd, err := unix.Socket(family, kind, protocol)
-			if err != nil {
-				return err
-			}
-			defer unix.Close(fd)
-			got, err = unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_PROTOCOL)
+		err := h.Do(func() (err error) {
+			got, err = newSocketsProtocol(family, kind, protocol)
 			return err
 		})
 		if err != nil {
@@ -320,8 +325,8 @@ func TestOneKernelUseMultipath(t *testing.T) {
 	}
 }
 
-// A use ends before the command that ends it, which waits for another program that holds its link, half a minute at
-// most.
+// mpcc use --remove returns after the use has ended. While another program holds the BPF link of the use, the command waits,
+// half a minute at most.
 func TestOneKernelUseHeld(t *testing.T) {
 	untouched(t)
 	inGroup := newCgroup(t, "mpcc-use")
@@ -350,12 +355,7 @@ func TestOneKernelUseHeld(t *testing.T) {
 	protocol := func() (got int) {
 		t.Helper()
 		inGroup(func() {
-			fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer unix.Close(fd)
-			if got, err = unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_PROTOCOL); err != nil {
+			if got, err = newSocketsProtocol(unix.AF_INET, unix.SOCK_STREAM, 0); err != nil {
 				t.Fatal(err)
 			}
 		})
@@ -365,7 +365,7 @@ func TestOneKernelUseHeld(t *testing.T) {
 	other, ended := remove()
 	select {
 	case said := <-ended:
-		t.Errorf("the command ended while another program held the link, and said %q", said)
+		t.Fatalf("the command ended while another program held the link (%v), and said %q", other.Close(), said)
 	case <-time.After(time.Second):
 	}
 	if got := protocol(); got != unix.IPPROTO_MPTCP {

@@ -129,9 +129,9 @@ func (b *bench) makes(ctx context.Context, args ...string) (string, error) {
 	return printed.String(), err
 }
 
-// terminate sends SIGTERM to each process of a group, and waits until none is left. A signal to the whole group would miss a
-// child that is about to be forked by a process that blocks signals meanwhile, as a shell does. So would one look at the
-// processes, if the parent ended during that look; only the second look without any counts.
+// terminate sends SIGTERM to each process of a group, and waits until none is left. A signal to the whole group misses
+// the child of a process that blocks signals while it forks, as a shell does. A list of the processes misses that child too,
+// if the parent ends while the list is made. So the group has ended when two lists in a row name none of its processes.
 func terminate(group int) error {
 	asked := map[int]bool{}
 	for without := 0; without < 2; time.Sleep(10 * time.Millisecond) {
