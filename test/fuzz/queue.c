@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
  * The response to losses by the queue (queue.h), or by trials, against the formulas in floating point: by how much a subflow
- * grows and what a loss leaves, for any smallest RTT, delay and window. And the delay that rounds of any ACKs measure. The
+ * grows and what a loss leaves, for any smallest RTT, delay and window. And the means that rounds of any ACKs measure. The
  * socket is the only subflow of an MPTCP connection, or with plain=own a TCP connection. queue_dts.c includes this file,
  * with DTS.
  */
@@ -21,12 +21,8 @@ static bool plain_tcp;
 /* A round's clock goes round in so many microseconds. */
 #define CLOCK_TURN_US (1ULL << 25)
 
-/* A round in microseconds, as the harness counts. */
-static struct {
-	bool begun;
-	__u64 began_us;
-	__u32 smallest_us;
-} model;
+/* When the round began, as the harness counts. */
+static __u64 round_began_us;
 
 static void start(__u32 cwnd)
 {
@@ -45,7 +41,6 @@ static void start(__u32 cwnd)
 	tp->prior_ssthresh = 1; /* a loss, and no ECN mark */
 	tp->rtt_min.s[0].v = ~0U;
 	tp->tcp_mstamp = 1000000;
-	memset(&model, 0, sizeof(model));
 }
 
 static struct mpcc_queue *queue(void)
@@ -53,26 +48,10 @@ static struct mpcc_queue *queue(void)
 	return &flow_of(tp)->queue;
 }
 
-/* Packets in an RTT: 10 up to a hundredth of the longest queue, 0.3 at the longest; 1 / alpha is linear between. */
-static double alpha(double w, double base, double d, double longest)
-{
-	double most = __builtin_fmin(10, w * longest / (base + longest) / 16);
-
-	if (100 * d <= longest || d <= MS(1))
-		return most;
-	return __builtin_fmin(most,
-			      1 / (1 / 10. + (1 / 0.3 - 1 / 10.) * (d / longest - 0.01) / 0.99));
-}
-
-static bool is_short(double d, double longest)
-{
-	return 10 * d <= longest || d <= MS(1);
-}
-
 /* The part of the window that a loss leaves at least. */
-static double part_left(double d, double longest, __u32 random)
+static double part_left(double d, double longest, double noise, __u32 random)
 {
-	if (is_short(d, longest))
+	if (is_short(d, longest, noise))
 		return 15 / 16.;
 	if (10 * d >= 8 * longest || !random)
 		return 0;
@@ -136,21 +115,34 @@ static __u32 random_after(double w, __u32 came)
 	return random / 2;
 }
 
+/* What m_0 is after a loss that is not one of a full queue: an eighth nearer to the mean, as far as jitter explains it. */
+static double least_after(double least, double mean, __u32 base_us, __u32 w)
+{
+	double explained = __builtin_fmin(mean, units(base_us + tp->mdev_us / 4. * 6));
+
+	return explained > least && w >= 16 ? least + __builtin_ceil((explained - least) / 8) :
+					      least;
+}
+
 /* Growth and a loss with a drawn queue, or what trials have found where none is known, against the formulas. */
 static void check_response(struct input *in)
 {
-	__u32 base_us = 4000 + draw_number(in, 21), w = 2 + draw_number(in, 24), after, floored;
-	double base = units(base_us), longest, d, want, got, peak, rtt, last_max;
+	__u32 base_us = 4000 + draw_number(in, 21), after, floored;
+	__u32 w = 2 + (draw_byte(in) % 4 ? draw_number(in, 24) : draw_byte(in) % 32);
+	double base = units(base_us), longest, d, unsure, want, got, peak, rtt, last_max, least,
+	       seen;
 	struct mpcc_queue *q = queue();
 	struct mpcc_flow *flow = flow_of(tp);
 	bool congestion, coupled, known, trial, stays = false;
-	__u32 random, gap, came, since_us;
+	__u32 random, gap, came, since_us, whole;
 
 	start(w);
 	tp->rtt_min.s[0].v = base_us;
 	tp->srtt_us = base_us << 3;
 	q->longest = draw_number(in, 16);
-	q->delay = draw_number(in, 16) % (q->longest + 1);
+	q->mean = draw_number(in, 16);
+	q->least = draw_number(in, 16);
+	tp->mdev_us = draw_number(in, 22);
 	q->peak = draw_number(in, 16);
 	q->lossy = draw_byte(in) % 4 != 0;
 	tp->rack.rtt_us = draw_number(in, 22);
@@ -158,6 +150,7 @@ static void check_response(struct input *in)
 	tp->rate_interval_us = draw_number(in, 24);
 	coupled = !plain_tcp && draw_byte(in) % 2;
 	flow->together = coupled ? MPCC_ALL_TOGETHER : 0;
+	whole = coupled ? 1 + draw_number(in, 23) : w;
 	flow->trial = draw_byte(in) % 2;
 	flow->random = draw_byte(in) % 4;
 	flow->last_max = draw_byte(in) % 2 ? draw_number(in, 23) :
@@ -173,19 +166,20 @@ static void check_response(struct input *in)
 				       !came,
 		"%u packets, %u us of %u: %u, want %g", w, since_us, base_us, came,
 		gap_after(since_us, w));
-	known = is_known(base_us, q->longest);
-	d = q->delay;
+	unsure = noise(base, q->mean);
+	known = is_known(base_us, q->longest, unsure);
+	d = __builtin_fmax(q->mean - (double)q->least, 0);
 	longest = d_m(base, q->longest);
 	peak = q->peak;
 	rtt = units(tp->rack.rtt_us);
 
-	want = step_of_trials(w);
+	want = coupled ? 0 : step_of_trials(w);
 	if (known)
-		want = q->lossy && flow->random ? alpha(w, base, d, longest) / w : 0;
-	got = __builtin_ldexp(step_by_queue(flow, tp), -29);
+		want = q->lossy && flow->random ? alpha(whole, d, longest, unsure) / whole : 0;
+	got = __builtin_ldexp(step_by_queue(flow, tp, whole), -29);
 	/* alpha is counted in 2^-16 packets, and the constants have four digits. */
-	require(got <= want * 1.001 + 0x1p-28 && got >= want * 0.999 - 0x1p-15 / w - 0x1p-28,
-		"%u packets, %u us, %u of %u: %g a segment, want %g", w, base_us, q->delay,
+	require(got <= want * 1.001 + 0x1p-28 && got >= want * 0.999 - 0x1p-15 / whole - 0x1p-28,
+		"%u packets of %u, %u us, %g of %u: %g a segment, want %g", w, whole, base_us, d,
 		q->longest, got, want);
 
 	if (draw_byte(in) % 4 == 0)
@@ -197,9 +191,13 @@ static void check_response(struct input *in)
 	gap = flow->gap;
 	trial = false;
 	last_max = flow->last_max;
+	least = congestion ? q->least : least_after(q->least, q->mean, base_us, w);
+	seen = q->longest;
+	if (!congestion && d > unsure && d < seen)
+		seen -= __builtin_floor((seen - d) / 8);
 	if (!congestion && known) {
-		want = part_left(d, longest, random) * w;
-		if (is_short(d, longest))
+		want = part_left(d, longest, unsure, random) * w;
+		if (is_short(d, longest, unsure))
 			random = one_surer(random);
 		else if (random)
 			random--;
@@ -229,26 +227,27 @@ static void check_response(struct input *in)
 		w, flow->random, random, flow->trial, trial, flow->last_max, last_max);
 	require(flow->gap == gap, "a loss after %u: usually after %u, want %u", came, flow->gap,
 		gap);
-	require(!q->min_rtt, "the round goes on after a loss");
+	require(q->least == least && q->longest == seen,
+		"%g units of %g: now %u without a queue, want %g, and %u at most, want %g", d,
+		longest, q->least, least, q->longest, seen);
 	require(q->lossy == !congestion, "of %g above %g units, at most %g: told for %s", rtt, base,
 		peak, q->lossy ? "a loss" : "congestion");
-	require(!congestion || q->delay == q->longest, "%u of %u units after congestion", q->delay,
-		q->longest);
 	require(q->peak <= peak && q->peak >= (rtt < peak ? peak - (peak - rtt) / 32 : peak),
 		"an RTT of %g units at a loss, at most %g before, now %u", rtt, peak, q->peak);
 }
 
-/* An ACK with an RTT sample; 0 = none. */
-static void ack(__u64 after_us, __u32 rtt_us, bool in_loss)
+/* An ACK with an RTT sample, 0 = none, after a slow start or in one. */
+static void ack(__u64 after_us, __u32 rtt_us, bool in_loss, bool started)
 {
 	struct mpcc_queue before = *queue();
-	__u32 srtt_us = tp->srtt_us >> 3;
-	double d, rise, scatter;
-	__u64 lasted_us, rtts = 1, least_us, unsure_us;
+	double mean = before.mean, least = before.least, longest, srtt = units(tp->srtt_us >> 3);
+	__u32 srtt_us = tp->srtt_us >> 3, w = tp->snd_cwnd;
+	__u64 lasted_us;
 
 	tp->tcp_mstamp += after_us;
 	tp->rack.rtt_us = rtt_us;
 	tp->inet_conn.icsk_ca_state = in_loss ? TCP_CA_Loss : TCP_CA_Open;
+	flow_of(tp)->started = started;
 	if (rtt_us && rtt_us < tp->rtt_min.s[0].v)
 		tp->rtt_min.s[0].v = rtt_us;
 	CALL(mpcc_cong_avoid, ARG(tp), 0, 1);
@@ -257,34 +256,31 @@ static void ack(__u64 after_us, __u32 rtt_us, bool in_loss)
 			"an ACK without a sample of its own counts");
 		return;
 	}
-	if (!model.begun || rtt_us < model.smallest_us)
-		model.smallest_us = rtt_us;
-	if (!model.begun)
-		model.began_us = tp->tcp_mstamp;
-	model.begun = true;
 	require(queue()->peak == __builtin_fmax(before.peak, units(rtt_us)),
 		"%g units, at most %u before, now %u", units(rtt_us), before.peak, queue()->peak);
-	/* After congestion a round lasts three RTTs. */
-	if (!before.lossy && before.delay && before.delay == before.longest)
-		rtts = 3;
 	/* RTTs and times are cut to units of 1024 us; 32768 units look like none. */
-	least_us = rtts * srtt_us;
-	unsure_us = (rtts + 1) * 1024;
-	lasted_us = (tp->tcp_mstamp - model.began_us) % CLOCK_TURN_US;
-	if (queue()->min_rtt) {
-		require(lasted_us < least_us + unsure_us || lasted_us > CLOCK_TURN_US - 2048,
+	lasted_us = before.mean ? (tp->tcp_mstamp - round_began_us) % CLOCK_TURN_US : 0;
+	if (before.mean && queue()->began == before.began) {
+		require(lasted_us < srtt_us + 2048 || lasted_us > CLOCK_TURN_US - 2048,
 			"a round of %llu us goes on, RTT %u", lasted_us, srtt_us);
+		require(queue()->mean == mean && queue()->least == least &&
+				queue()->longest == before.longest,
+			"the queue is measured within a round");
 		return;
 	}
-	require(lasted_us + unsure_us > least_us, "a round ends after %llu us, RTT %u", lasted_us,
-		srtt_us);
-	rise = units(model.smallest_us) - units(tp->rtt_min.s[0].v);
-	scatter = __builtin_fmax(units(srtt_us) - units(model.smallest_us), 0);
-	d = __builtin_fmax(rise - scatter, 0);
-	require(queue()->delay == d, "%u units in a round, want %g", queue()->delay, d);
-	require(queue()->longest == __builtin_fmax(before.longest, d),
-		"%u units at most, before %u, now %g", queue()->longest, before.longest, d);
-	model.begun = false;
+	require(!before.mean || lasted_us + 2048 > srtt_us, "a round ends after %llu us, RTT %u",
+		lasted_us, srtt_us);
+	round_began_us = tp->tcp_mstamp;
+	mean = started ? __builtin_floor((mean + srtt + 1) / 2) : srtt;
+	if (!before.least || mean < least || (!started && !before.longest && w < 32))
+		least = mean;
+	require(queue()->mean == mean && queue()->least == least,
+		"%u units in the last rounds, want %g, and %u without a queue, want %g",
+		queue()->mean, mean, queue()->least, least);
+	longest = before.longest +
+		  __builtin_fmax(__builtin_ceil((mean - least - before.longest) / 4), 0);
+	require(queue()->longest == longest, "%u units at most, before %u, now %g of %g",
+		queue()->longest, before.longest, longest, mean - least);
 }
 
 /* A loss takes an eighth of the difference between the longest queue and a shorter one, and nothing if that is empty. */
@@ -296,13 +292,14 @@ static void check_doubt(void)
 	tp->rtt_min.s[0].v = 400000;
 	tp->rack.rtt_us = 450000;
 	queue()->longest = 4000;
+	queue()->least = units(400000);
 	queue()->peak = 60000;
 	for (int i = 0; i < 50; i++) {
-		queue()->delay = MS(0.9);
+		queue()->mean = queue()->least + MS(0.9);
 		CALL(mpcc_ssthresh, ARG(tp));
 		require(queue()->longest > want - 1 - i, "%u after %d losses, want %g",
 			queue()->longest, i, want);
-		queue()->delay = 1000;
+		queue()->mean = queue()->least + 1000;
 		CALL(mpcc_ssthresh, ARG(tp));
 		want -= (want - 1000) / 8;
 		require(queue()->longest >= want && queue()->longest < want + 8,
@@ -329,28 +326,28 @@ static __u32 left_of_1000(__u32 rtt_us)
 	return CALL(mpcc_ssthresh, ARG(tp));
 }
 
+static bool grows_by_queue(void)
+{
+	return step_by_queue(flow_of(tp), tp, 1000);
+}
+
 /*
- * A path of 40 ms whose queue drains once a round. Losses behind the full queue and up to three RTTs later are of
- * congestion; later losses are random, also of packets that meet half the queue.
+ * A path of 40 ms, whose queue was 24 ms long. Losses of the full queue, and an RTT later, are of congestion; losses when
+ * the queue has been empty for a while are random, whatever the newest packet met.
  */
 static void check_overflow(void)
 {
 	start(1000);
 	tp->rtt_min.s[0].v = 40000;
-	ack_for(5, 64000);
-	ack_for(5, 40000);
+	ack_for(2, 40000);
+	ack_for(20, 64000);
 	require(left_of_1000(62000) == 700, "a loss behind a full queue");
-	require(!step_by_queue(flow_of(tp), tp), "growth goes by the queue after it was full");
-	ack_for(3, 40000);
-	require(left_of_1000(50000) == 700, "a loss three RTTs after a full queue");
-	ack_for(5, 40000);
-	require(left_of_1000(52000) == 937, "a loss at half the queue");
-	require(step_by_queue(flow_of(tp), tp),
-		"growth does not go by the queue after a random loss");
-	/* Until the next full queue a round is an RTT, also after one with the longest delay. */
-	ack_for(2, 66000);
-	ack_for(1, 40000);
-	require(left_of_1000(52000) == 937, "a loss an RTT after the longest delay");
+	require(!grows_by_queue(), "growth goes by the queue after it was full");
+	ack_for(2, 40000);
+	require(left_of_1000(50000) == 700, "a loss an RTT after a full queue");
+	ack_for(7, 40000);
+	require(left_of_1000(52000) == 937, "a loss beside no queue");
+	require(grows_by_queue(), "growth does not go by the queue after a random loss");
 }
 
 /*
@@ -364,21 +361,45 @@ static void check_aqm(void)
 
 	start(1000);
 	tp->rtt_min.s[0].v = 40000;
-	ack_for(5, 64000);
-	ack_for(5, 50000);
-	require(left_of_1000(50000) == 700 && queue()->lossy, "a loss at the AQM's 10 ms");
-	require(!step_by_queue(flow_of(tp), tp),
-		"growth goes by the queue after a loss at the AQM's 10 ms");
 	ack_for(2, 40000);
+	ack_for(20, 64000);
+	ack_for(6, 50000);
+	require(left_of_1000(50000) == 700 && queue()->lossy, "a loss at the AQM's 10 ms");
+	require(!grows_by_queue(), "growth goes by the queue after a loss at the AQM's 10 ms");
+	ack_for(7, 40000);
 	require(left_of_1000(40000) == 937, "a loss beside no queue");
-	require(step_by_queue(flow_of(tp), tp),
-		"growth does not go by the queue after a random loss");
-	ack_for(2, 50000);
+	require(grows_by_queue(), "growth does not go by the queue after a random loss");
+	ack_for(6, 50000);
 	left = left_of_1000(50000);
 	require(left > 700 && left < 937, "%u after a loss at 10 ms that follows a random loss",
 		left);
-	ack_for(2, 50000);
+	ack_for(6, 50000);
 	require(left_of_1000(50000) == 700, "the second loss at 10 ms after a random loss");
+}
+
+/*
+ * A path of 40 ms whose jitter adds 20 ms to the mean, of which few packets once saw 10 only. Losses are taken for random once
+ * the deviation of the RTTs has explained the difference. Where RTTs deviate by 1 ms, a queue may be what adds 20 ms.
+ */
+static void check_jitter(void)
+{
+	for (__u32 deviation_us = 1000; deviation_us <= 4000; deviation_us += 3000) {
+		bool explained = deviation_us == 4000;
+		__u32 left = 0;
+
+		start(1000);
+		tp->rtt_min.s[0].v = 40000;
+		tp->mdev_us = 4 * deviation_us;
+		ack_for(2, 50000);
+		ack_for(20, 90000);
+		for (int i = 0; i < 8; i++) {
+			ack_for(8, 60000);
+			left = left_of_1000(60000);
+			require(i || left == 700, "a loss before anything explains the delay");
+		}
+		require(left == (explained ? 937 : 700), "%u left, RTTs deviate by %u us", left,
+			deviation_us);
+	}
 }
 
 int LLVMFuzzerInitialize(int *argc, char ***argv)
@@ -388,6 +409,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 		check_doubt();
 		check_overflow();
 		check_aqm();
+		check_jitter();
 	}
 	/* response=standard neither measures nor acts. */
 	start(100);
@@ -396,8 +418,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	queue()->longest = 600;
 	queue()->peak = 1200;
 	queue()->lossy = 1;
-	require(!step_by_queue(flow_of(tp), tp) && CALL(mpcc_ssthresh, ARG(tp)) == 70,
-		"response=standard");
+	require(!grows_by_queue() && CALL(mpcc_ssthresh, ARG(tp)) == 70, "response=standard");
 	return 0;
 }
 
@@ -407,10 +428,11 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
 
 	plain_tcp = draw_byte(&in) % 2;
 	check_response(&in);
-	start(10);
+	start(2 + draw_byte(&in) % 64);
 	tp->tcp_mstamp += draw_number(&in, 50); /* years since the host's start */
 	while (in.size) {
-		ack(draw_number(&in, 25), draw_number(&in, 24), !(draw_byte(&in) % 8));
+		ack(draw_number(&in, 25), draw_number(&in, 24), !(draw_byte(&in) % 8),
+		    draw_byte(&in) % 2);
 		if (!(draw_byte(&in) % 8))
 			tp->srtt_us = draw_number(&in, 27);
 	}

@@ -406,24 +406,27 @@ static bool see(const struct sight *s)
 {
 	struct mpcc_queue *q = &flow_of(tp)->queue;
 	__u32 base_us = tp->rtt_min.s[0].v, rtt_us = base_us + s->rtt_us + s->near * s->peak_us / 4;
-	double base = units(base_us), rtt = units(rtt_us), counts = d_m(base, s->longest);
+	double base = units(base_us), rtt = units(rtt_us), counts = d_m(base, s->longest), unsure;
 
 	response = RESPONSE_QUEUE;
 	tp->prior_ssthresh = !s->marked;
 	q->longest = s->longest;
-	q->delay = s->delay + s->near * counts / 10;
+	q->least = base;
+	q->mean = base + s->delay + (__u32)(s->near * counts / 10);
 	q->peak = units(base_us + s->peak_us);
 	tp->rack.rtt_us = rtt_us;
-	return tp->prior_ssthresh && is_known(base_us, q->longest) &&
-	       (q->delay <= MS(1) || q->delay <= counts / 10) &&
-	       rtt - base <= (q->peak - base) / 4 && !is_full(base, rtt, q->peak);
+	unsure = noise(base, q->mean);
+	return tp->prior_ssthresh && is_known(base_us, q->longest, unsure) &&
+	       is_short(q->mean - base, counts, unsure) && rtt - base <= (q->peak - base) / 4 &&
+	       !is_full(base, rtt, q->peak);
 }
 
 /* A loss of the first of n subflows, 5 s after the curve's begin, behind any queue. */
 static void check_queue(const struct sight *s, __u32 n)
 {
-	double cubic, left, whole;
-	bool none;
+	double cubic, left, whole, longest, delay, unsure, step;
+	const struct mpcc_queue *q = &flow_of(tp)->queue;
+	bool none, congestion;
 
 	for (__u32 i = 1; i <= n; i++)
 		decide_for(i % n);
@@ -439,7 +442,13 @@ static void check_queue(const struct sight *s, __u32 n)
 	flow_of(tp)->credit_q29 = 0;
 	flow_of(tp)->last_max = MPCC_MOST_PACKETS;
 	flow_of(tp)->lost = 1; /* once before */
+	flow_of(tp)->random = 1;
+	congestion = s->marked ||
+		     is_full(units(tp->rtt_min.s[0].v), units(tp->rack.rtt_us), q->peak);
 	lose(0);
+	require(flow_of(tp)->random == (none ? 2 : congestion), "random %u, %s, %s",
+		flow_of(tp)->random, none ? "no queue" : "a queue",
+		congestion ? "congestion" : "a loss");
 	require(window(0) == (none ? left : cubic), "%g packets left, %s", window(0),
 		none ? "no queue" : "a queue");
 	cubic = window(1) * 717 / 1024;
@@ -456,6 +465,16 @@ static void check_queue(const struct sight *s, __u32 n)
 		"the curve's plateau is %u, want %g", flow_of(tp)->curve.origin, whole);
 	require(flow_of(tp)->curve.began_us == (__u32)tp->tcp_mstamp && !flow_of(tp)->decided,
 		"the old curve goes on");
+	/* The whole grows by the queue, as far as the rule lets the subflow grow. */
+	decide_now();
+	whole = shortest_s(n) * sum(rate, n);
+	longest = d_m(units(tp->rtt_min.s[0].v), q->longest);
+	delay = __builtin_fmax(q->mean - (double)q->least, 0);
+	unsure = noise(units(tp->rtt_min.s[0].v), q->mean);
+	step = __builtin_ldexp(flow_of(tp)->step_q29, -29);
+	require(step <= 0 || !is_known(tp->rtt_min.s[0].v, q->longest, unsure) ||
+			step > alpha(whole, delay, longest, unsure) / whole * 0.99,
+		"%g a segment, the whole has %g packets", step, whole);
 	/* Nor is the loss an answer to what a sibling loses just then. */
 	cubic = first_window() * 717 / 1024;
 	connection.subflows[1].prior_ssthresh = 0;

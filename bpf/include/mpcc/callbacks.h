@@ -46,7 +46,7 @@ static __always_inline void control_ack(struct sock *sk, __u32 ack, __u32 acked)
 	}
 	if (rtt_us) {
 		add_delay(&flow->delays, rtt_us);
-		watch_queue(&flow->queue, tp, rtt_us);
+		watch_queue(flow, tp, rtt_us);
 	}
 	if (cc_hooks.on_ack)
 		cc_hooks.on_ack(state_of(tp), tp);

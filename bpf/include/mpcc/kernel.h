@@ -188,6 +188,7 @@ struct tcp_sock {
 	struct tcp_rack rack;
 	__u8 is_cwnd_limited : 1;
 	bool is_mptcp;
+	__u32 mdev_us; /* mean deviation of the RTT, times 4 */
 };
 
 struct mptcp_subflow_context {

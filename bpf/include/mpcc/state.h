@@ -30,10 +30,10 @@ struct mpcc_curve {
 
 /* What is known of the path's queue (queue.h), delays in its units. */
 struct mpcc_queue {
-	__u16 min_rtt; /* of this round's samples; 0 = none yet */
+	__u16 mean; /* of the RTTs of the last rounds; 0 = none yet */
 	__u16 began : 15; /* when this round did */
 	__u16 lossy : 1; /* the last event was a loss, and not congestion (is_congestion) */
-	__u16 delay; /* d, in the last round */
+	__u16 least; /* m_0, the mean without a queue */
 	__u16 longest; /* d_m */
 	__u16 peak; /* the longest RTT */
 };

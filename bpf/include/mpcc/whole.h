@@ -5,7 +5,8 @@
  *
  *   the window of the whole      W = rtt_min sum_k w_k / rtt_k, k in the group; rtt_min is the shortest RTT
  *   per loss event               each subflow keeps 717/1024 of its window, whichever of them has lost; once per RTT
- *   of a loss without a queue    none of that (queue.h); the one subflow keeps 15/16 of its window, and begins a new curve
+ *   of a loss without a queue    none of that (queue.h); the one subflow keeps 15/16 of its window, and begins a new curve.
+ *                                random is one more, at other losses but those of a full queue one less
  *   per acknowledged segment     w_r += 1 / cnt g_r / x_r X / (rtt_min sum_k g_k / rtt_k), at most 1/2
  *
  * cnt is CUBIC's (cubic.h) for the window W, x_k = w_k / rtt_k, X is the sum of all x, and g is what the algorithm's rule
@@ -17,8 +18,8 @@
  * The papers' rules grow less the more subflows there are, and leave each subflow its own loss: fair if losses are as
  * frequent as packets. Behind a queue that overflows they are not. Who grows slowly is seldom hit, and windows of few
  * packets then have 1.3 to 1.7 times one connection's share; a long overflow hits all subflows at once, and the connection
- * has less than one has. As one CUBIC a connection under LIA has 1.05 of one TCP's share, 0.96 to 1.16 in eight cases of
- * ten, and the others have 0.93 of what they have beside one TCP (geometric means, simulated: mpcc's scenario shares, 30
+ * has less than one has. As one CUBIC a connection under LIA has 1.02 of one TCP's share, 0.93 to 1.17 in eight cases of
+ * ten, and the others have 0.94 of what they have beside one TCP (geometric means, simulated: mpcc's scenario shares, 30
  * lines of 10 to 100 Mbit/s, RTTs of 5 to 200 ms, queues of 0.2 to 5 bandwidth-delay products and at least 20 packets, two
  * to four subflows, one to five others).
  *
@@ -157,8 +158,11 @@ static __always_inline __u32 answer_own_loss(const struct cc_view *v, struct tcp
 		return cwnd;
 	if (!congestion && met_no_queue(&flow->queue, tp) && left > cubic_after_loss(cwnd)) {
 		keep_whole(flow, tp, window);
+		count_random(flow);
 		return left;
 	}
+	if (!congestion && flow->random)
+		flow->random--;
 	flow->lost = 1;
 	flow->answered = v->losing;
 	return cut_window(flow, tp, window);

@@ -300,14 +300,14 @@ static __always_inline __s32 step_by_rule(struct cc_view *v, struct tcp_sock *tp
 }
 
 /*
- * Has an uncoupled subflow grow by no less than its part of what the queue allows (queue.h). Not inlined, for
- * the stack's sake.
+ * Has a subflow grow by no less than its part of what the queue allows for a window, its own or the whole's (queue.h). Not
+ * inlined, for the stack's sake.
  */
-static __noinline int grow_by_queue(struct sock *sk, __u64 part_q16)
+static __noinline int grow_by_queue(struct sock *sk, __u64 part_q16, __u32 window)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 	struct mpcc_flow *flow = flow_of(tp);
-	__s32 step_q29 = step_by_queue(flow, tp) * part_q16 >> 16;
+	__s32 step_q29 = step_by_queue(flow, tp, window) * part_q16 >> 16;
 
 	if (flow->step_q29 < step_q29)
 		flow->step_q29 = step_q29;
@@ -345,16 +345,19 @@ static __noinline int decide(struct sock *sk)
 		leave_whole(flow, tp);
 	if (rule == RULE_CUBIC) {
 		flow->step_q29 = cubic_step(flow, tp, part, part_of_time(part));
-		grow_by_queue(sk, part);
+		grow_by_queue(sk, part, tp->snd_cwnd);
 	} else if (rule == RULE_RENO) {
 		flow->step_q29 = reno_step_q29(tp) * part >> 16;
-		grow_by_queue(sk, part);
+		grow_by_queue(sk, part, tp->snd_cwnd);
 	} else {
 		if (are_one_cubic())
 			answer_siblings(&v, tp);
 		flow->step_q29 = step_by_rule(&v, tp);
-		if (are_one_cubic())
+		if (are_one_cubic()) {
 			divide_growth(sk, &v);
+			if (flow->step_q29 > 0)
+				grow_by_queue(sk, WHOLE_Q16, whole_window(&v.whole));
+		}
 	}
 	if (rule == RULE_RENO || (rule == RULE_COUPLED && !keeps_curve()))
 		flow->curve_subflows = 0;

@@ -567,16 +567,16 @@ func (k *socket) estimate(us int64) {
 		k.SrttUs = uint32(int64(k.SrttUs) + m)
 		if m < 0 {
 			m = -m
-			m -= int64(k.mdev >> 2)
+			m -= int64(k.MdevUs >> 2)
 			if m > 0 {
 				m >>= 3
 			}
 		} else {
-			m -= int64(k.mdev >> 2)
+			m -= int64(k.MdevUs >> 2)
 		}
-		k.mdev = uint32(int64(k.mdev) + m)
-		if k.mdev > k.mdevMax {
-			k.mdevMax = k.mdev
+		k.MdevUs = uint32(int64(k.MdevUs) + m)
+		if k.MdevUs > k.mdevMax {
+			k.mdevMax = k.MdevUs
 			k.RttvarUs = max(k.RttvarUs, k.mdevMax)
 		}
 		if k.una > k.rttSeq {
@@ -588,8 +588,8 @@ func (k *socket) estimate(us int64) {
 		}
 	} else {
 		k.SrttUs = uint32(m << 3)
-		k.mdev = uint32(m << 1)
-		k.RttvarUs = max(k.mdev, leastRTO)
+		k.MdevUs = uint32(m << 1)
+		k.RttvarUs = max(k.MdevUs, leastRTO)
 		k.mdevMax = k.RttvarUs
 		k.rttSeq = k.next
 	}

@@ -51,13 +51,13 @@ type sender struct {
 	host      int    // bytes in the host's own queue
 	throttled bool   // it waits for room there
 
-	mdev, mdevMax uint32
-	rttSeq        uint32 // segment
-	rto           int64  // jiffies
-	backoff       uint8
-	retransmits   uint32 // timeouts in a row
-	delivered     uint32
-	lostSum       uint32
+	mdevMax     uint32
+	rttSeq      uint32 // segment
+	rto         int64  // jiffies
+	backoff     uint8
+	retransmits uint32 // timeouts in a row
+	delivered   uint32
+	lostSum     uint32
 
 	prrDelivered, prrOut uint32
 	undoMarker           uint32 // segment; none

@@ -33,6 +33,7 @@ type State struct {
 	PriorCwnd, PriorSsthresh uint32 // packets; what an undo goes back to, PriorSsthresh 0 where it goes back to nothing
 
 	SrttUs    uint32 // times 8
+	MdevUs    uint32 // times 4
 	RttvarUs  uint32 // times 4
 	MinRttUs  uint32 // of rtt_min; ^0 without a sample
 	RackRttUs uint32 // the newest sample

@@ -13,7 +13,7 @@ import (
 type sockFields struct {
 	size                                                      uint32
 	cwnd, cwndCnt, cwndClamp, ssthresh, priorSsthresh         uint32
-	srtt, rttvar, minRtt, rackRtt                             uint32
+	srtt, mdev, rttvar, minRtt, rackRtt                       uint32
 	packetsOut, sackedOut, lostOut, retransOut, maxPacketsOut uint32
 	totalRetrans, rateDelivered, rateInterval                 uint32
 	bytesSent, bytesAcked, bytesReceived, bytesRetrans        uint32
@@ -40,7 +40,7 @@ func readSock(sock *layout) sockFields {
 	return sockFields{
 		cwnd: sock.at("snd_cwnd", 4), cwndCnt: sock.at("snd_cwnd_cnt", 4), cwndClamp: sock.at("snd_cwnd_clamp", 4),
 		ssthresh: sock.at("snd_ssthresh", 4), priorSsthresh: sock.at("prior_ssthresh", 4),
-		srtt: sock.at("srtt_us", 4), rttvar: sock.at("rttvar_us", 4), minRtt: sock.at("rtt_min.s.v", 4),
+		srtt: sock.at("srtt_us", 4), mdev: sock.at("mdev_us", 4), rttvar: sock.at("rttvar_us", 4), minRtt: sock.at("rtt_min.s.v", 4),
 		rackRtt:    sock.at("rack.rtt_us", 4),
 		packetsOut: sock.at("packets_out", 4), sackedOut: sock.at("sacked_out", 4), lostOut: sock.at("lost_out", 4),
 		retransOut: sock.at("retrans_out", 4), maxPacketsOut: sock.at("max_packets_out", 4),
@@ -157,6 +157,7 @@ func (f *sockFields) write(b []byte, v *State) {
 	le.PutUint32(b[f.ssthresh:], v.Ssthresh)
 	le.PutUint32(b[f.priorSsthresh:], v.PriorSsthresh)
 	le.PutUint32(b[f.srtt:], v.SrttUs)
+	le.PutUint32(b[f.mdev:], v.MdevUs)
 	le.PutUint32(b[f.rttvar:], v.RttvarUs)
 	le.PutUint32(b[f.minRtt:], v.MinRttUs)
 	le.PutUint32(b[f.rackRtt:], v.RackRttUs)
