@@ -115,7 +115,10 @@ static __u32 random_after(double w, __u32 came)
 	return random / 2;
 }
 
-/* What m_0 is after a loss that is not one of a full queue: an eighth nearer to the mean, as far as jitter explains it. */
+/*
+ * m_0 after a loss, if the queue was not full: an eighth of the way to the mean, or to base and six mean deviations if those
+ * are less. Windows below 16 packets leave m_0 as is.
+ */
 static double least_after(double least, double mean, __u32 base_us, __u32 w)
 {
 	double explained = __builtin_fmin(mean, units(base_us + tp->mdev_us / 4. * 6));

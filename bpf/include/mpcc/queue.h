@@ -4,14 +4,17 @@
  * want of room. The idea is TCP-Illinois' (Liu, Basar, Srikant, Performance Evaluation 65(6), 2008).
  *
  *   base          the kernel's windowed minimum of the RTT
- *   mean          of the RTTs of the last rounds: at a round's end half of srtt and half of what it was. A round is an RTT
- *   m_0           the mean of the path without a queue: the smallest, and in a connection's first slow start that of 32
- *                 packets at least. Each loss of 16 packets or more that is not one of a full queue adds an eighth of what
- *                 m_0 lacks of mean, as far as jitter explains it: up to base and six mean deviations
+ *   mean          of the RTTs of the last rounds: at a round's end half of srtt and half of the mean before, in slow start
+ *                 srtt. A round is an RTT
+ *   m_0           the mean of the path without a queue: the smallest mean. In a connection's first slow start m_0 follows
+ *                 mean until the window has 32 packets. A loss at a window of 16 packets or more, unless the queue was full,
+ *                 adds an eighth of what m_0 lacks of mean, as far as jitter explains that: up to base and six mean
+ *                 deviations
  *   d             the queue's delay: mean - m_0
  *   noise         what d may be where there is no queue: a quarter of mean - base, at least 1 ms
- *   d_m           the largest d, but for what passes soon: a round with a larger one adds a quarter of the difference. Used
- *                 only where it is above jitter: base/8, at least 4 ms and at most 16, and above twice the noise
+ *   d_m           the largest d. A round whose d is larger adds a quarter of the difference, so that a single long round is
+ *                 not taken for a queue. Used only where d_m is above jitter: base/8, at least 4 ms and at most 16, and above
+ *                 twice the noise
  *   full queue    at a loss: the newest RTT, of a packet sent just after the one that is lost, is above base by 7/8 of
  *                 what the longest RTT is. So is every loss where no RTT is above base, as behind some policers
  *   short queue   d is at most d_m / 10, or noise
@@ -46,13 +49,13 @@
  * A link that keeps packets in order delays all behind one that is late, so RTTs come in runs, and the smallest of a round
  * tells little about the queue; the mean of two rounds tells more. More rounds would hide the short queue of an AQM. In the
  * simulator, over links that vary by 4 to 20 ms and lose 0.1 to 1 %, subflows by themselves carry 5 to 15 % more than with
- * d from a round's smallest RTT, and take less of a line from others. If m_0 could not rise, the few packets of a slow
- * start, which wait for each other less, would set it for good. If it rose to any mean, a queue that many connections keep
- * from ever emptying would be taken for the path: beside ten TCP connections behind CoDel a subflow had three times the
- * rate of each.
+ * d from a round's smallest RTT, and take less of a line from others. If m_0 could not rise, the first slow start
+ * would set m_0 for good: with few packets in flight hardly any waits behind a late one, and RTTs are shorter than with a
+ * full window. If m_0 rose to any mean, a queue that many connections never let run empty would be taken for the path:
+ * beside ten TCP connections behind CoDel a subflow had three times the rate of each.
  *
  * d alone misses a full queue: a sender that pauses once a round, as the kernel's packet scheduler has each subflow do, finds
- * the queue drained at times, and mean lags.
+ * the queue drained at times, and mean follows the queue only after two rounds.
  *
  * A path that random losses keep far from being full, a satellite's for one, never shows a queue. A policer shows none
  * either, and TCP Westwood (Mascolo et al., MobiCom 2001), which leaves what the path delivers, takes nearly all of its rate
@@ -83,18 +86,18 @@ TUNABLE_PAPER(
 #define QUEUE_TIME_MASK 0x7fff
 
 /* The least noise, 1 ms, and the part of mean - base that noise is. */
-#define QUEUE_NONE (1000 >> QUEUE_SHIFT)
+#define QUEUE_LEAST_NOISE (1000 >> QUEUE_SHIFT)
 #define QUEUE_NOISE_SHIFT 2
-/* In a first slow start the RTTs of fewer packets say nothing about the path without a queue. */
+/* In a first slow start m_0 follows mean while the window has fewer packets. */
 #define QUEUE_FIRST_CWND 32
-/* RTTs of fewer packets deviate by the packets themselves, and by ACKs that are delayed. */
+/* Of fewer packets RTTs deviate without jitter: the queue moves by whole packets, and ACKs are delayed. */
 #define QUEUE_JITTER_CWND 16
 /* Of 1024: what a loss leaves while the queue is short. While it is long, CUBIC_LEFT_Q10. */
 #define QUEUE_LEFT_SHORT_Q10 960
-/* Packets an RTT, and the part of the window that an RTT may add. */
+/* Where a queue is known the window grows by so many packets an RTT at most, and by that part of the window. */
 #define QUEUE_MOST_ALPHA 10
 #define QUEUE_MOST_PART 32
-/* Where no queue is known. */
+/* Where none is known, a window beyond 7/8 of what it was at the last loss grows by that part of the window an RTT. */
 #define BEYOND_PART 16
 /*
  * At each loss an eighth of what d_m is above d goes, if the loss is in a queue; a 32nd of what the longest RTT is above the
@@ -102,7 +105,7 @@ TUNABLE_PAPER(
  */
 #define QUEUE_DOUBT_SHIFT 3
 #define QUEUE_PEAK_SHIFT 5
-/* A quarter of what d is above d_m comes in a round: an ACK that is delayed lengthens the mean of one. */
+/* A round adds a quarter of what d is above d_m: a delayed ACK lengthens the mean of a single round. */
 #define QUEUE_RISE_SHIFT 2
 /* From where on random losses are sure enough to grow beyond the last one; and what random is at most. */
 #define RANDOM_SURE 2
@@ -123,7 +126,7 @@ static __always_inline __u32 queue_units(__u32 us)
 	return units < QUEUE_LONGEST ? units : QUEUE_LONGEST;
 }
 
-/* d */
+/* d: the queue's delay */
 static __always_inline __u32 delay_of(const struct mpcc_queue *q)
 {
 	return q->mean > q->least ? q->mean - q->least : 0;
@@ -133,7 +136,7 @@ static __always_inline __u32 noise_of(const struct mpcc_queue *q, const struct t
 {
 	__s32 noise = (q->mean - (__s32)queue_units(min_rtt_of(tp))) >> QUEUE_NOISE_SHIFT;
 
-	return noise > QUEUE_NONE ? noise : QUEUE_NONE;
+	return noise > QUEUE_LEAST_NOISE ? noise : QUEUE_LEAST_NOISE;
 }
 
 /* At an ACK with an RTT sample: notes the sample. At the end of a round measures the queue. */
@@ -363,7 +366,7 @@ static __always_inline __u32 left_by_queue(struct mpcc_flow *flow, const struct 
 	return (__u64)tp->snd_cwnd * left >> 10;
 }
 
-/* After the event: the longest queue is not as sure as it was, if a shorter one drops packets, nor is the path's own mean. */
+/* After the event: a shorter queue that drops packets takes from d_m, and jitter adds to m_0. */
 static __always_inline void doubt_queue(struct mpcc_queue *q, const struct tcp_sock *tp,
 					bool congestion)
 {

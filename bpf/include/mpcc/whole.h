@@ -5,8 +5,8 @@
  *
  *   the window of the whole      W = rtt_min sum_k w_k / rtt_k, k in the group; rtt_min is the shortest RTT
  *   per loss event               each subflow keeps 717/1024 of its window, whichever of them has lost; once per RTT
- *   of a loss without a queue    none of that (queue.h); the one subflow keeps 15/16 of its window, and begins a new curve.
- *                                random is one more, at other losses but those of a full queue one less
+ *   of a loss without a queue    none of that (queue.h); the one subflow keeps 15/16 of its window, and begins a new curve
+ *   random (queue.h)             one more after a loss without a queue; one less after any other, unless the queue was full
  *   per acknowledged segment     w_r += 1 / cnt g_r / x_r X / (rtt_min sum_k g_k / rtt_k), at most 1/2
  *
  * cnt is CUBIC's (cubic.h) for the window W, x_k = w_k / rtt_k, X is the sum of all x, and g is what the algorithm's rule
