@@ -40,8 +40,8 @@ func readSock(sock *layout) sockFields {
 	return sockFields{
 		cwnd: sock.at("snd_cwnd", 4), cwndCnt: sock.at("snd_cwnd_cnt", 4), cwndClamp: sock.at("snd_cwnd_clamp", 4),
 		ssthresh: sock.at("snd_ssthresh", 4), priorSsthresh: sock.at("prior_ssthresh", 4),
-		srtt: sock.at("srtt_us", 4), mdev: sock.at("mdev_us", 4), rttvar: sock.at("rttvar_us", 4), minRtt: sock.at("rtt_min.s.v", 4),
-		rackRtt:    sock.at("rack.rtt_us", 4),
+		srtt: sock.at("srtt_us", 4), mdev: sock.at("mdev_us", 4), rttvar: sock.at("rttvar_us", 4),
+		minRtt: sock.at("rtt_min.s.v", 4), rackRtt: sock.at("rack.rtt_us", 4),
 		packetsOut: sock.at("packets_out", 4), sackedOut: sock.at("sacked_out", 4), lostOut: sock.at("lost_out", 4),
 		retransOut: sock.at("retrans_out", 4), maxPacketsOut: sock.at("max_packets_out", 4),
 		totalRetrans: sock.at("total_retrans", 4), rateDelivered: sock.at("rate_delivered", 4),
