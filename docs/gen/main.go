@@ -233,9 +233,6 @@ them, and `+"`make bench`"+` measures yours.
 			counted.net(benched.Queued, name, 2), counted.net(benched.Queued, name, 4), counted.net(benched.Queued, name, 8),
 			timed.gross(name, 2), timed.cpu(name))
 	}
-	if _, measured := counted.CostOf(benched.OneQueue, bpfCubic, 2); !measured {
-		return
-	}
 	fmt.Print(`
 The same where all subflows share one queue of 400 Mbit/s and 100 packets, which is 3 ms long: coupled subflows look at each
 other, and answer each other's losses. A look costs the more the more subflows there are.
