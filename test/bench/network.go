@@ -95,10 +95,6 @@ func (n *network) build(links func() error) (err error) {
 		err = n.lab.Route()
 	}
 	if err == nil {
-		// Seconds after which a lost ADD_ADDR is sent again, 120 by default. Of the seven here, one may be lost each time.
-		err = n.receiver.Sysctl("net.mptcp.add_addr_timeout", "1")
-	}
-	if err == nil {
 		// What has overtaken the packets of a slower path lies in the receiver's buffer. With eight paths the usual 6 MB fill up:
 		// then the connection stands still for seconds, under any control.
 		err = n.receiver.Sysctl("net.ipv4.tcp_rmem", "4096 131072 67108864")

@@ -304,6 +304,45 @@ func TestOwnTimeNetlabRateDelayAndQueue(t *testing.T) {
 	}
 }
 
+// A host whose announcement of an address is lost announces it again soon, not after the kernel's two minutes.
+func TestOneKernelLostAnnouncement(t *testing.T) {
+	n := newTwoPaths(t, [2]lab.Shape{})
+	announce(t, n.server, netip.Addr{})
+	p := n.connect(t, "", "")
+	// Before each end has had data from the other, the server may not announce anything.
+	for _, ends := range [2][2]*net.TCPConn{{p.client, p.server}, {p.server, p.client}} {
+		if _, err := ends[0].Write([]byte{0}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := ends[1].Read(make([]byte, 1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	// From now on the server sends to an Ethernet address that nobody has.
+	first := n.paths[0]
+	if err := n.server.Command(t.Context(), "ip", "neigh", "replace", first.Addr(n.client).String(),
+		"dev", first.Interface(n.server), "lladdr", "02:00:00:00:00:01").Run(); err != nil {
+		t.Fatal(err)
+	}
+	announce(t, n.server, n.paths[1].Addr(n.server))
+	announced := uint64(0)
+	again := eventually(20*time.Second, func() bool {
+		err := n.server.Do(func() error {
+			counters, err := mptcp.Counters()
+			announced = counters["AddAddrTx"]
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return announced >= 2
+	})
+	if !again {
+		t.Errorf("announced %d times in 20 s, want twice at least", announced)
+	}
+}
+
 // An MPTCP connection fills two paths, and ss and the socket tell the same of
 // it once it rests.
 func TestOwnTimeNetlabTwoPaths(t *testing.T) {

@@ -32,6 +32,7 @@ var gates = []struct {
 		"TestOneKernelKilledSchedulerSwitch",
 		"TestOneKernelKilledSchedulerUnload",
 		"TestOneKernelLoadersAtOnce",
+		"TestOneKernelLostAnnouncement",
 		"TestOneKernelRunTunables",
 		"TestOneKernelSchedulerSwitchNeverLosesTheName",
 		"TestOneKernelSchedulersFromFiles",

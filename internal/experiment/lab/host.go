@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/vishvananda/netlink"
@@ -235,6 +236,13 @@ type MPTCPEndpoint struct {
 func (h *Host) MPTCP(limits MPTCPLimits, endpoints ...MPTCPEndpoint) error {
 	if _, err := os.Stat("/proc/sys/net/mptcp"); errors.Is(err, fs.ErrNotExist) {
 		return errors.New("lab: this kernel has no MPTCP (CONFIG_MPTCP)")
+	}
+	if slices.ContainsFunc(endpoints, func(e MPTCPEndpoint) bool { return e.Signal }) {
+		// Seconds after which a lost ADD_ADDR is sent again, 120 by default. The segment that carries it is lost on a healthy link
+		// too: where data overtakes it, the peer drops it for its old timestamp.
+		if err := h.Sysctl("net.mptcp.add_addr_timeout", "1"); err != nil {
+			return err
+		}
 	}
 	script := []string{
 		fmt.Sprintf("mptcp limits set subflows %d add_addr_accepted %d", limits.Subflows, limits.AddAddrAccepted),
