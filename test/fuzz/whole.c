@@ -453,6 +453,8 @@ static void check_queue(const struct sight *s, __u32 n)
 		none ? "no queue" : "a queue");
 	cubic = window(1) * 717 / 1024;
 	left = window(1);
+	/* Later packets meet the queue that those before the loss have met: wVegas takes their RTT for the path's. */
+	tp->rack.rtt_us = tp->srtt_us >> 3;
 	decide_for(1);
 	recover(0);
 	require(__builtin_fabs(window(1) - (none ? left : cubic)) <= 1.01,
