@@ -91,10 +91,12 @@ static double longest_s(__u32 n)
 	return largest(rtt_s, n);
 }
 
-/* Extended DTS: q_target is 5 ms. */
+/* Extended DTS: q_target is 5 ms. In whole microseconds, as a difference of seconds is not exact. */
 static double is_queued(__u32 i)
 {
-	return rtt_s(i) - base_s(i) > 0.005;
+	const struct tcp_sock *s = &connection.subflows[i];
+
+	return (s->srtt_us >> 3) - s->rtt_min.s[0].v > 5000;
 }
 
 /* What the rule adds to subflow r of n, over Reno's 1 / w. */
